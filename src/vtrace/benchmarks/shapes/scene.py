@@ -1,0 +1,148 @@
+"""Scenes of the Shapes world: crowded boards of coloured shapes, and how they are drawn.
+
+A scene is a board of cells with six to ten things on it, at most one per cell. A thing is named by
+its colour and shape, and no two things in a scene share both, so "the red star" is always one thing,
+while other red things and other stars are around to be mistaken for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+SHAPES = ("circle", "square", "triangle", "star", "cross")
+COLOURS = {
+    "red": (208, 38, 44),
+    "green": (40, 150, 62),
+    "blue": (42, 82, 210),
+    "yellow": (240, 210, 50),
+    "purple": (140, 60, 168),
+    "orange": (242, 134, 30),
+}
+CELL = 64  # pixels; two by two visual tokens of a Qwen3-VL with 16 px patches merged 2 x 2
+BOARDS = ((4, 4), (3, 5), (5, 3), (3, 4), (4, 3))  # rows x columns: 256x256 to 320x192 pixels
+SPLITS = ("train", "dev", "test")
+_BUCKET_SPLIT = ("test", "dev")  # of ten hash buckets; the other eight are train
+
+
+@dataclass(frozen=True)
+class Thing:
+    colour: str
+    shape: str
+    row: int  # 1-based, as in the text
+    column: int
+    x: float  # centre, pixels
+    y: float
+    radius: float
+    angle: float  # radians
+
+    @property
+    def name(self) -> str:
+        return f"{self.colour} {self.shape}"
+
+    @property
+    def cell(self) -> str:
+        return f"row {self.row} column {self.column}"
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom in pixels of the drawn outline."""
+        xs, ys = zip(*_outline(self), strict=True)
+        return min(xs), min(ys), max(xs), max(ys)
+
+
+@dataclass(frozen=True)
+class Scene:
+    rows: int
+    columns: int
+    things: tuple[Thing, ...]  # row-major order
+    background: int  # seed of the background texture
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width, height in pixels."""
+        return self.columns * CELL, self.rows * CELL
+
+    @property
+    def split(self) -> str:
+        """The split this layout belongs to: a function of what is where, so splits cannot overlap."""
+        layout = [self.rows, self.columns, *((t.cell, t.name) for t in self.things)]
+        bucket = hashlib.sha256(repr(layout).encode()).digest()[0] % 10
+        return _BUCKET_SPLIT[bucket] if bucket < len(_BUCKET_SPLIT) else "train"
+
+
+def random_scene(rng: random.Random, board: tuple[int, int] | None = None, count: tuple[int, int] = (6, 10)) -> Scene:
+    """A scene drawn from the world, of any split."""
+    rows, columns = board or rng.choice(BOARDS)
+    number = rng.randint(*count)
+    colours = rng.sample(list(COLOURS), rng.randint(3, 5))
+    shapes = rng.sample(SHAPES, rng.randint(4 if len(colours) == 3 else 3, 5))
+    names = rng.sample([(c, s) for c in colours for s in shapes], number)
+    cells = sorted(rng.sample([(r, c) for r in range(rows) for c in range(columns)], number))
+    things = tuple(_place(rng, *name, *cell) for name, cell in zip(names, cells, strict=True))
+    return Scene(rows, columns, things, rng.getrandbits(32))
+
+
+def _place(rng: random.Random, colour: str, shape: str, row: int, column: int) -> Thing:
+    radius = rng.uniform(17, 26)
+    slack = CELL / 2 - radius - 1
+    x = (column + 0.5) * CELL + rng.uniform(-slack, slack)
+    y = (row + 0.5) * CELL + rng.uniform(-slack, slack)
+    return Thing(colour, shape, row + 1, column + 1, x, y, radius, rng.uniform(-0.25, 0.25))
+
+
+def render(scene: Scene) -> Image.Image:
+    """Draw a scene, antialiased, on a tinted, noisy background with faint strokes."""
+    rng = np.random.default_rng(scene.background)
+    width, height = scene.size
+    picture = Image.fromarray(_background(rng, width, height)).resize((2 * width, 2 * height), Image.Resampling.NEAREST)
+    pen = ImageDraw.Draw(picture)
+    for _ in range(rng.integers(4, 13)):
+        ends = rng.uniform(0, 1, (2, 2)) * (2 * width, 2 * height)
+        at = picture.getpixel((width, height))
+        shade = tuple(int(np.clip(channel + rng.uniform(-38, 38), 0, 255)) for channel in at)  # type: ignore[union-attr]
+        pen.line([tuple(end) for end in ends], fill=shade, width=int(rng.integers(2, 9)))
+    for thing in scene.things:
+        jitter = rng.normal(0, 9, 3)
+        fill = tuple(int(np.clip(v + j, 0, 255)) for v, j in zip(COLOURS[thing.colour], jitter, strict=True))
+        pen.polygon([(2 * x, 2 * y) for x, y in _outline(thing)], fill=fill)
+    return picture.reduce(2)
+
+
+def _background(rng: np.random.Generator, width: int, height: int) -> np.ndarray:
+    tint = rng.uniform(120, 205) + rng.normal(0, 12, 3)
+    coarse = rng.normal(0, 10, (max(2, height // 24), max(2, width // 24), 3)).astype(np.float32)
+    blotches = np.stack([
+        np.asarray(Image.fromarray(coarse[..., c]).resize((width, height), Image.Resampling.BICUBIC)) for c in range(3)
+    ], axis=-1)
+    grain = rng.uniform(2, 9) * rng.standard_normal((height, width, 1), dtype=np.float32)
+    return np.clip(tint.astype(np.float32) + blotches + grain, 0, 255).astype(np.uint8)
+
+
+def _outline(thing: Thing) -> list[tuple[float, float]]:
+    """Corner points of the shape, in pixels."""
+    radius, turn = thing.radius, thing.angle
+    match thing.shape:
+        case "circle":
+            polar = [(0.9, 2 * math.pi * k / 28) for k in range(28)]
+        case "square":
+            polar = [(1.08, math.pi / 4 + math.pi / 2 * k) for k in range(4)]
+        case "triangle":
+            polar = [(1.05, -math.pi / 2 + 2 * math.pi / 3 * k) for k in range(3)]
+        case "star":
+            polar = [(1.0 if k % 2 == 0 else 0.42, -math.pi / 2 + math.pi / 5 * k) for k in range(10)]
+        case _:  # cross: four arms, three corners each
+            inner, tip, lean = 0.34 * math.sqrt(2), math.hypot(0.95, 0.34), math.atan2(0.34, 0.95)
+            polar = [
+                corner
+                for k in range(4)
+                for corner in (
+                    (tip, math.pi / 2 * k - lean), (tip, math.pi / 2 * k + lean), (inner, math.pi / 2 * k + math.pi / 4),
+                )
+            ]
+    return [(thing.x + radius * r * math.cos(a + turn), thing.y + radius * r * math.sin(a + turn)) for r, a in polar]
