@@ -1,0 +1,22 @@
+"""Embedded examples: pictures and questions from the Shapes world."""
+
+from __future__ import annotations
+
+from .benchmarks.shapes import Sample, sample
+from .errors import InputError
+from .types import Example
+
+SHOWN = "test-00007"  # what `vtrace explain` explains without arguments: a walk of two steps
+
+
+def example(key: str = SHOWN) -> Example:
+    """The embedded example with a key such as `test-00007`: split and number."""
+    split, _, number = key.partition("-")
+    if split not in ("train", "dev", "test") or not number.isdigit():
+        raise InputError(f"there is no example {key!r}; use a split and a number, such as test-7")
+    return as_example(sample(split, int(number)))
+
+
+def as_example(item: Sample) -> Example:
+    """A Shapes sample as an example with known evidence."""
+    return Example((item.image,), item.question, item.key, item.answer, item.evidence_boxes, item.evidence_words)

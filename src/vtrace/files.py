@@ -1,0 +1,159 @@
+"""Traces and attributions as files: versioned JSON with the pictures inside, written whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from .attribution import Attribution
+from .errors import InputError
+from .types import Calibration, Options, Patch, Target, Trace, Word
+
+TRACE_SCHEMA = "vtrace.trace/1"
+ATTRIBUTION_SCHEMA = "vtrace.attribution/1"
+
+
+def read(path: str | Path) -> Trace | Attribution:
+    """Load what was saved as JSON."""
+    path = Path(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not a VTrace file: {error}") from error
+    return from_document(document, str(path))
+
+
+def from_document(document: Any, name: str = "the document") -> Trace | Attribution:
+    """A trace or an attribution from its JSON form."""
+    schema = document.get("schema") if isinstance(document, dict) else None
+    try:
+        if schema == TRACE_SCHEMA:
+            return _trace(document)
+        if schema == ATTRIBUTION_SCHEMA:
+            return _attribution(document)
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        raise InputError(f"{name} is damaged: {type(error).__name__}: {error}") from error
+    raise InputError(f"{name} has schema {schema!r}; this version reads {TRACE_SCHEMA} and {ATTRIBUTION_SCHEMA}")
+
+
+def trace_document(trace: Trace) -> dict[str, Any]:
+    """A trace as JSON, pictures as PNG."""
+    fields = {f.name: getattr(trace, f.name) for f in dataclasses.fields(trace)}
+    fields["images"] = [encode_image(image) for image in trace.images]
+    fields["patches"] = [dataclasses.astuple(patch) for patch in trace.patches]
+    fields["words"] = [dataclasses.astuple(word) for word in trace.words]
+    return {"schema": TRACE_SCHEMA, **fields}
+
+
+def attribution_document(attribution: Attribution, matrix: bool = True) -> dict[str, Any]:
+    """An attribution as JSON; with its matrix it can be retargeted after loading."""
+    pairwise = attribution.pairwise if matrix else None
+    likelihoods = attribution.likelihoods
+    return {
+        "schema": ATTRIBUTION_SCHEMA,
+        "method": attribution.method,
+        "model": attribution.trace.model,
+        "question": attribution.trace.question,
+        "response": attribution.trace.response,
+        "answer": attribution.trace.answer_text,
+        "target": dataclasses.asdict(attribution.target),
+        "options": dataclasses.asdict(attribution.options),
+        "image_share": attribution.image_share,
+        "text_share": attribution.text_share,
+        "calibration": dataclasses.asdict(attribution.calibration),
+        "warnings": attribution.warnings,
+        "top": [
+            {key: value for key, value in dataclasses.asdict(item).items() if value is not None}
+            for item in attribution.top(20)
+        ],
+        "scores": [float(score) for score in attribution.scores],
+        "log_scale": attribution.log_scale,
+        "likelihoods": None if likelihoods is None else likelihoods.tolist(),
+        "trace": trace_document(attribution.trace),
+        "pairwise": None if pairwise is None else encode_matrix(pairwise),
+    }
+
+
+def encode_image(image: Image.Image) -> str:
+    """PNG in base64."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def encode_matrix(pairwise: Tensor) -> dict[str, Any]:
+    """The strict upper triangle, row by row, as compressed little-endian float32 in base64."""
+    rows, columns = np.triu_indices(len(pairwise), k=1)
+    values = pairwise.cpu().float().numpy()[rows, columns].astype("<f4")
+    return {"size": len(pairwise), "upper": base64.b64encode(zlib.compress(values.tobytes(), 6)).decode("ascii")}
+
+
+def decode_matrix(document: dict[str, Any]) -> Tensor:
+    size = int(document["size"])
+    matrix = np.zeros((size, size), dtype=np.float32)
+    matrix[np.triu_indices(size, k=1)] = np.frombuffer(zlib.decompress(base64.b64decode(document["upper"])), "<f4")
+    return torch.from_numpy(matrix)
+
+
+def _trace(document: dict[str, Any]) -> Trace:
+    fields = {key: _tupled(value) for key, value in document.items() if key != "schema"}
+    fields["images"] = tuple(
+        Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in document["images"]
+    )
+    fields["patches"] = tuple(Patch(*patch) for patch in fields["patches"])
+    fields["words"] = tuple(Word(*word) for word in fields["words"])
+    return Trace(**fields)
+
+
+def _attribution(document: dict[str, Any]) -> Attribution:
+    likelihoods, pairwise = document["likelihoods"], document["pairwise"]
+    return Attribution(
+        trace=_trace(document["trace"]),
+        target=Target(document["target"]["name"], tuple(document["target"]["positions"])),
+        scores=np.array(document["scores"], dtype=np.float64),
+        log_scale=document["log_scale"],
+        calibration=Calibration(**document["calibration"]),
+        options=Options(**document["options"]),
+        method=document["method"],
+        likelihoods=None if likelihoods is None else np.array(likelihoods),
+        pairwise=None if pairwise is None else decode_matrix(pairwise),
+    )
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
+
+
+def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a temporary file beside `path`, then rename it; nothing half-written stays behind."""
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=path.suffix)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,198 @@
+"""Example → Trace: the response is generated once, greedily, and frozen."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from .errors import InputError
+from .lvlm import Lvlm
+from .lvlm.family import grid_boxes
+from .prompt import SYSTEM_PROMPT
+from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
+from .types import Example, Patch, Span, Trace, Word
+
+MAX_NEW_TOKENS = 2048
+MAX_PIXELS = 64_000_000
+Picture = Image.Image | str | os.PathLike[str]
+
+
+def trace(
+    lvlm: Lvlm, images: Example | Picture | Sequence[Picture], question: str = "", *, response: str | None = None,
+    system: str = SYSTEM_PROMPT, max_new_tokens: int = MAX_NEW_TOKENS, streamer: Any = None,
+) -> Trace:  # fmt: skip
+    """Ask the model once and freeze what it says; or freeze a `response` that the user supplies.
+
+    >>> trace(lvlm, "officer.jpg", "What is this person's job?")  # doctest: +SKIP
+    """
+    example = images if isinstance(images, Example) else as_example(images, question)
+    inputs, prompt = encode_prompt(lvlm, example, system)
+    room = lvlm.context - len(prompt)
+    if room < 1:
+        raise InputError(
+            f"the prompt has {len(prompt)} tokens, more than the model's context of {lvlm.context}; use a smaller picture"
+        )
+    if response is None:
+        reply, finish = _generate(lvlm, inputs, min(max_new_tokens, room), streamer)
+    else:
+        reply, finish = _supplied(lvlm, response), "supplied"
+    if len(reply) > room:
+        raise InputError(
+            f"prompt and response have {len(prompt) + len(reply)} tokens, more than the model's context of {lvlm.context}"
+        )
+    return freeze(lvlm, example, inputs, system, prompt, reply, finish)
+
+
+def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
+    """Open the pictures and tidy the question."""
+    several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]  # type: ignore[list-item]
+    question = unicodedata.normalize("NFC", question).strip()
+    if not question:
+        raise InputError("the question is empty; ask something about the picture")
+    return Example(tuple(open_image(picture) for picture in several), question)
+
+
+def open_image(picture: Picture) -> Image.Image:
+    """An RGB picture, upright, or an error that says what is wrong with the file."""
+    if isinstance(picture, Image.Image):
+        loaded = picture
+    else:
+        path = Path(picture)
+        if not path.exists():
+            raise InputError(f"there is no picture at {path}")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; give a picture file")
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+                loaded = Image.open(path)
+                _check_size(loaded, str(path))
+                loaded.load()
+        except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
+            reason = "is not a picture that Pillow can read" if isinstance(error, UnidentifiedImageError) else str(error)
+            raise InputError(f"cannot read {path}: {reason}; save it as PNG or JPEG and try again") from error
+    _check_size(loaded, "the picture")
+    upright = ImageOps.exif_transpose(loaded)
+    if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
+        upright = upright.convert("RGBA")
+        upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
+    return upright.convert("RGB")
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise InputError(f"{name} has {width} x {height} pixels; the limit is {MAX_PIXELS // 10**6} megapixels, resize it")
+    if min(width, height) < 2 or max(width, height) > 199 * min(width, height):
+        raise InputError(f"{name} is {width} x {height} pixels, too thin to be cut into patches; crop or pad it")
+
+
+def encode_prompt(lvlm: Lvlm, example: Example, system: str) -> tuple[dict[str, Any], list[int]]:
+    """Processor output for the prompt, and its token ids."""
+    processor = lvlm.processor
+    placeholder = processor.tokenizer.decode([lvlm.image_token_id])
+    if placeholder in example.question or placeholder in system:
+        raise InputError(f"the question contains {placeholder!r}, which stands for a picture; remove it")
+    content = [{"type": "image"} for _ in example.images] + [{"type": "text", "text": example.question}]
+    messages = [{"role": "user", "content": content}]
+    if system:
+        messages.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
+    text = processor.apply_chat_template(messages, add_generation_prompt=True)
+    inputs = processor(text=[text], images=list(example.images), return_tensors="pt").to(lvlm.device)
+    return dict(inputs), inputs["input_ids"][0].tolist()
+
+
+def _generate(lvlm: Lvlm, inputs: dict[str, Any], budget: int, streamer: Any) -> tuple[list[int], str]:
+    with torch.no_grad():
+        ids = lvlm.model.generate(
+            **inputs, max_new_tokens=budget, do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
+            repetition_penalty=1.0, streamer=streamer,
+        )  # fmt: skip
+    reply = ids[0, inputs["input_ids"].shape[1] :].tolist()
+    if not reply:
+        raise InputError("the model gave an empty response")
+    return reply, "stop" if reply[-1] in _ends(lvlm) else "length"
+
+
+def _supplied(lvlm: Lvlm, response: str) -> list[int]:
+    """Tokens of a given text, closed by the end token as a generated response would be."""
+    response = unicodedata.normalize("NFC", response).strip()
+    if not response:
+        raise InputError("the supplied response is empty")
+    tokenizer = lvlm.processor.tokenizer
+    return [*tokenizer(response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+
+
+def _ends(lvlm: Lvlm) -> set[int]:
+    ends = lvlm.model.generation_config.eos_token_id
+    own = lvlm.processor.tokenizer.eos_token_id
+    return {own, *(ends if isinstance(ends, list) else [ends])}
+
+
+def freeze(
+    lvlm: Lvlm, example: Example, inputs: dict[str, Any], system: str, prompt: list[int], reply: list[int], finish: str
+) -> Trace:
+    """Give every position its meaning."""
+    tokenizer = lvlm.processor.tokenizer
+
+    def decode(ids: list[int]) -> str:
+        return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    ids = prompt + reply
+    start = len(prompt)
+    text, offsets = detokenise(decode, ids)
+    image_positions = [p for p, token in enumerate(prompt) if token == lvlm.image_token_id]
+    asked = _find_question(text, example.question, offsets, start, image_positions)
+    kinds = ["template"] * start + ["response"] * len(reply)
+    for p in overlapping(offsets, asked, stop=start):
+        kinds[p] = "question"
+    for p in image_positions:
+        kinds[p] = "image"
+    end = start + len(reply) - (reply[-1] in _ends(lvlm))
+    response_start, response_end = offsets[start][0], offsets[max(end - 1, start)][1]
+    reasoning, answer = find_answer(text, response_start, response_end)
+    return Trace(
+        model=lvlm.name, images=example.images, system=system, question=example.question, ids=tuple(ids),
+        prompt_length=start, text=text, offsets=tuple(offsets), kinds=tuple(kinds),
+        patches=_patches(lvlm, example, inputs, image_positions), words=tuple(_words(text, offsets, kinds)),
+        sentences=tuple(split_sentences(text[:response_end], response_start)), reasoning=reasoning, answer=answer,
+        finish=finish, evidence_boxes=example.evidence_boxes, evidence_words=example.evidence_words,
+    )  # fmt: skip
+
+
+def _find_question(text: str, question: str, offsets: list[Span], start: int, image_positions: list[int]) -> Span:
+    """The last place in the prompt where the question stands: templates put it behind the pictures."""
+    end = offsets[start - 1][1]
+    found = text.rfind(question, 0, end)
+    if found < 0:
+        raise InputError("the model's chat template changed the question, so its words cannot be found in the prompt")
+    return found, found + len(question)
+
+
+def _patches(lvlm: Lvlm, example: Example, inputs: dict[str, Any], positions: list[int]) -> tuple[Patch, ...]:
+    patches: list[Patch] = []
+    for index, (rows, columns) in enumerate(lvlm.family.grids(inputs, lvlm.model.config)):
+        for cell, box in enumerate(grid_boxes(rows, columns, example.images[index].size)):
+            patches.append(Patch(positions[len(patches)], index, cell // columns, cell % columns, box))
+    return tuple(patches)
+
+
+def _words(text: str, offsets: list[Span], kinds: list[str]) -> list[Word]:
+    """Words of every run of positions of one kind; image positions are patches, not words."""
+    words, start = [], 0
+    for stop in range(1, len(kinds) + 1):
+        if stop < len(kinds) and kinds[stop] == kinds[start]:
+            continue
+        if kinds[start] != "image":
+            words += [Word(word, a, b, kinds[start]) for word, a, b in word_runs(text, offsets, start, stop)]
+        start = stop
+    return words

@@ -1,0 +1,192 @@
+"""The decoder seam: encode once, decode many times, capture while decoding.
+
+Every model of interest is a vision tower whose features are scattered into the token embeddings,
+then one call of a text decoder, then `lm_head`. We stand at that call. `encode` runs the model's own
+forward up to it and keeps the arguments; everything else is an edit of those arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from ..errors import ModelError
+from .family import Arguments, Family
+
+BATCH_TOKENS = 2048  # decode together as many sequences as fit; beyond that one at a time
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One attention layer of one sequence, as the model computed it (after q/k-norm and RoPE)."""
+
+    index: int
+    query: Tensor  # H,T,d_h
+    key: Tensor  # G,T,d_h
+    value: Tensor  # G,T,d_h
+    update: Tensor  # T,d: the attention block's output, added to the residual stream
+    projection: Tensor  # d,H·d_h: weight of the output projection
+    scaling: float
+    mask: Tensor | None  # T,T; None for causal
+
+
+Consumer = Callable[[Layer], None]
+
+
+class _Stop(Exception):
+    """Carries the decoder's arguments out of the model's forward."""
+
+    def __init__(self, arguments: Arguments):
+        self.arguments = arguments
+
+
+@dataclass(frozen=True)
+class Seam:
+    """A loaded model, seen from its decoder."""
+
+    model: nn.Module
+    family: Family
+    pad_id: int
+
+    @property
+    def decoder(self) -> nn.Module:
+        return self.family.decoder(self.model)
+
+    @torch.no_grad()
+    def encode(self, inputs: dict[str, Any]) -> Arguments:
+        """Run the model up to its decoder; the arguments that the decoder would have been called with."""
+
+        def stop(module: nn.Module, args: tuple, kwargs: dict) -> None:
+            raise _Stop(kwargs)
+
+        handle = self.decoder.register_forward_pre_hook(stop, with_kwargs=True)
+        core = self.model.model
+        cached = getattr(core, "rope_deltas", None)
+        try:
+            self.model(**inputs, use_cache=False)
+        except _Stop as stopped:
+            arguments = stopped.arguments
+        else:
+            raise ModelError("the model never called its text decoder; its family file does not fit this version")
+        finally:
+            handle.remove()
+            if hasattr(core, "rope_deltas"):
+                core.rope_deltas = cached
+        return {**arguments, "past_key_values": None, "use_cache": False}
+
+    def pad(self, arguments: Arguments, positions: Sequence[Sequence[int]]) -> Arguments:
+        """A batch with one row per position set, each with those positions replaced by the pad token.
+
+        Positions stay where they are. What reaches them by other ways than the embedding (DeepStack)
+        is erased too; otherwise a padded picture would still be seen.
+        """
+        arguments = self.family.repeat(arguments, len(positions))
+        embeds = arguments["inputs_embeds"].clone()
+        masked = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
+        for row, chosen in enumerate(positions):
+            masked[row, list(chosen)] = True
+        pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=embeds.device))  # type: ignore[operator]
+        embeds[masked] = pad.to(embeds.dtype)
+        return self.family.erase({**arguments, "inputs_embeds": embeds}, masked)
+
+    @torch.no_grad()
+    def log_probabilities(self, arguments: Arguments, ids: Tensor, start: int) -> Tensor:
+        """log p of ids[start:] under each row of the batch, teacher-forced: B, T - start; float64."""
+        hidden = self.decoder(**arguments).last_hidden_state[:, start - 1 : -1]
+        chosen = ids[start:].to(hidden.device)
+        return torch.stack([self._score(row, chosen) for row in hidden])
+
+    def _score(self, hidden: Tensor, chosen: Tensor, chunk: int = 256) -> Tensor:
+        """Logits of a large vocabulary are wide: only on predictors, and a few hundred at a time."""
+        parts = []
+        head = self.model.get_output_embeddings()
+        for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
+            logits = head(rows).float()  # type: ignore[operator]
+            parts.append(logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(-1).double())
+        return torch.cat(parts)
+
+    def log_probabilities_padded(
+        self, arguments: Arguments, ids: Tensor, start: int, positions: Sequence[Sequence[int]]
+    ) -> Tensor:
+        """The same for each set of padded positions, batched to the size of the sequence."""
+        together = max(1, BATCH_TOKENS // len(ids))
+        parts = [positions[k : k + together] for k in range(0, len(positions), together)]
+        return torch.cat([self.log_probabilities(self.pad(arguments, part), ids, start) for part in parts])
+
+    @contextmanager
+    def capture(self, consumer: Consumer) -> Iterator[None]:
+        """While open, every attention layer of the decoder is handed to `consumer` as it is computed.
+
+        Attention runs through SDPA, whatever kernel the model is configured with; no attention map is
+        kept. The model's own setting is put back, also after an exception.
+        """
+        decoder = self.decoder
+        config = decoder.config
+        recorder = _Recorder(decoder, consumer)
+        before = config._attn_implementation
+        token = _ACTIVE.set(recorder)
+        config._attn_implementation = _NAME
+        handles = [layer.register_forward_hook(recorder.finish) for layer in recorder.projections]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            config._attn_implementation = before
+            _ACTIVE.reset(token)
+        if recorder.seen != len(recorder.projections):
+            raise ModelError(
+                f"captured {recorder.seen} of {len(recorder.projections)} layers: this model's attention does not go "
+                "through transformers' AttentionInterface, so it cannot be explained"
+            )
+
+
+class _Recorder:
+    """Pairs the attention call of a layer with the output of its projection."""
+
+    def __init__(self, decoder: nn.Module, consumer: Consumer):
+        self.projections = [layer.self_attn.o_proj for layer in decoder.layers]  # type: ignore[union-attr]
+        self.consumer = consumer
+        self.seen = 0
+        self._pending: tuple | None = None
+
+    def start(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: Tensor | None) -> None:
+        if len(query) != 1:
+            raise ModelError("capture takes one sequence at a time")
+        self._pending = (query[0], key[0], value[0], scaling, mask if mask is None else mask[0, 0])
+
+    def finish(self, projection: nn.Module, args: tuple, output: Tensor) -> None:
+        if self._pending is None:
+            return
+        query, key, value, scaling, mask = self._pending
+        self._pending = None
+        weight: Tensor = projection.weight  # type: ignore[assignment]
+        self.consumer(Layer(self.seen, query, key, value, output[0], weight, scaling, mask))
+        self.seen += 1
+
+
+_NAME = "vtrace_capture"
+_ACTIVE: ContextVar[_Recorder] = ContextVar("vtrace_recorder")
+
+
+def _attention(module, query, key, value, attention_mask, scaling=None, **kwargs):
+    """SDPA, with a look at what went in. Kernels whose weights are not a plain softmax are refused."""
+    for feature, words in (("softcap", "logit soft-capping"), ("s_aux", "attention sinks")):
+        if kwargs.get(feature) is not None:
+            raise ModelError(f"this model uses {words}, which would make the attribution wrong; it is not supported")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    _ACTIVE.get().start(query, key, value, scale, attention_mask)
+    return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+
+
+AttentionInterface.register(_NAME, _attention)
+AttentionMaskInterface.register(_NAME, sdpa_mask)

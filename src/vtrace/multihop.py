@@ -1,0 +1,125 @@
+"""Stage 2: all direct and indirect paths summed in closed form (Eqs. 6 to 9).
+
+R = (I - γŴ)⁻¹ - I is never formed. Scores need its column sums (inflow) and its sums over chosen
+receivers (outflow): two triangular substitutions with a few right-hand sides. All terms are
+non-negative, so nothing cancels, but path sums can grow like (1 + e)^T; every block of rows therefore
+carries its own binary exponent, and results are returned as natural logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-12
+BLOCK = 128  # rows per exponent: (1 + γ)^128 stays far inside float64
+_TINY = 1e-280  # below this a float64 sum may have lost terms to underflow
+
+
+def edge_scale(pairwise: Tensor, gamma: float) -> float:
+    """γ / (max W + ε): the factor that turns W into γŴ."""
+    return gamma / (float(pairwise.max()) + EPSILON)
+
+
+def log_outflow(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0) -> Tensor:
+    """log Out: for each column of `receivers` (T,k; 0 or 1), the log of R times that column: T,k."""
+    return _path_sums(pairwise, receivers, edge_scale(pairwise, gamma), inward=False)
+
+
+def log_inflow(pairwise: Tensor, gamma: float = 1.0) -> Tensor:
+    """log In: the log of the column sums of R: T."""
+    ones = torch.ones(len(pairwise), 1, dtype=torch.float64, device=pairwise.device)
+    return _path_sums(pairwise, ones, edge_scale(pairwise, gamma), inward=True)[:, 0]
+
+
+def log_direct(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0) -> Tensor:
+    """log of γŴ times each receiver column: one hop only, the ablation without multi-hop."""
+    return (pairwise.double() @ receivers.double() * edge_scale(pairwise, gamma)).log()
+
+
+def log_scores(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0, multihop: bool = True) -> Tensor:
+    """log u for one receiver set per column (Eq. 9): T,k; -inf from the first receiver of a column on.
+
+    u = (1 + In) · Out counts paths that begin at a token and paths that pass through it. Without
+    multi-hop there is nothing to pass through, and u is the direct attribution alone.
+    """
+    if multihop:
+        inflow = torch.logaddexp(torch.zeros((), dtype=torch.float64, device=pairwise.device), log_inflow(pairwise, gamma))
+        scores = log_outflow(pairwise, receivers, gamma) + inflow[:, None]
+    else:
+        scores = log_direct(pairwise, receivers, gamma)
+    first = receivers.to(torch.uint8).argmax(dim=0)  # of equal values argmax gives the first
+    late = torch.arange(len(pairwise), device=pairwise.device)[:, None] >= first
+    return scores.masked_fill(late, -math.inf)
+
+
+def _path_sums(pairwise: Tensor, start: Tensor, scale: float, inward: bool) -> Tensor:
+    """log of R·start, or of Rᵀ·start when `inward`: T,k.
+
+    Blocked substitution x = M(x + start) from the last row up, M = scale · W. For `inward` the same
+    runs on the transpose read backwards, which is strictly upper triangular again.
+    """
+    length = len(pairwise)
+    start = start.double()
+    start = start.flip(0) if inward else start
+
+    def edges(rows: slice, columns: slice) -> Tensor:
+        if not inward:
+            return pairwise[rows, columns].double() * scale
+        source = slice(length - columns.stop, length - columns.start)
+        receiver = slice(length - rows.stop, length - rows.start)
+        return pairwise[source, receiver].T.flip(0, 1).double() * scale
+
+    sums = torch.zeros_like(start)  # mantissas of x; block b has the exponent exponents[b]
+    total = torch.zeros_like(start)  # x + start, all rows on the one exponent `common`
+    exponents = torch.zeros((length + BLOCK - 1) // BLOCK, start.shape[1], dtype=torch.float64, device=start.device)
+    common = torch.zeros(start.shape[1], dtype=torch.float64, device=start.device)
+    for block in reversed(range(len(exponents))):
+        rows = slice(block * BLOCK, min((block + 1) * BLOCK, length))
+        later = slice(rows.stop, length)
+        inner = edges(rows, rows)
+        from_later = edges(rows, later) @ total[later] if rows.stop < length else torch.zeros_like(start[rows])
+        own = inner @ (start[rows] * torch.exp2(-common))
+        identity = torch.eye(len(inner), dtype=torch.float64, device=start.device)
+        x = torch.linalg.solve_triangular(identity - inner, from_later + own, upper=True, unitriangular=True)
+        sums[rows], exponents[block] = x, common
+        total[rows] = x + start[rows] * torch.exp2(-common)
+        top = total[rows].amax(dim=0)
+        shift = torch.where(top > 2.0**200, top.clamp_min(1e-300).log2().floor(), torch.zeros_like(top))
+        if shift.any():  # renormalise what later blocks will read
+            total[rows.start :] *= torch.exp2(-shift)
+            common = common + shift
+    exponents = exponents.repeat_interleave(BLOCK, dim=0)[:length]
+    result = sums.log() + exponents * math.log(2)
+    lost = _underflowed(sums, start, edges)
+    if lost.any():
+        result[:, lost] = _log_domain(start[:, lost], edges)
+    return result.flip(0) if inward else result
+
+
+def _underflowed(sums: Tensor, start: Tensor, edges) -> Tensor:
+    """Columns in which a positive path sum came out as zero or too small to trust."""
+    doubtful = (sums < _TINY) & (sums > 0)
+    lost = doubtful.any(dim=0)
+    length = len(sums)
+    last = length - 1 - start.flip(0).to(torch.uint8).argmax(dim=0)  # no path leaves the last receiver
+    inside = torch.arange(length, device=sums.device)[:, None] < last
+    for row in ((sums == 0) & inside & ~lost).any(dim=1).nonzero()[:, 0].tolist():
+        ahead = edges(slice(row, row + 1), slice(row, length))[0] > 0
+        lost |= (sums[row] == 0) & ((sums[row:] > 0) | (start[row:] > 0))[ahead].any(dim=0)
+    return lost
+
+
+def _log_domain(start: Tensor, edges) -> Tensor:
+    """The same substitution row by row on logarithms: slow, and safe at any dynamic range."""
+    length = len(start)
+    log_start = start.log()
+    reach = log_start.clone()  # log(x + start)
+    result = torch.full_like(start, -math.inf)
+    for row in reversed(range(length - 1)):
+        ahead = edges(slice(row, row + 1), slice(row + 1, length))[0].log()
+        result[row] = torch.logsumexp(ahead[:, None] + reach[row + 1 :], dim=0)
+        reach[row] = torch.logaddexp(log_start[row], result[row])
+    return result

@@ -1,0 +1,84 @@
+"""Stage 1: who wrote into whom, as a modality-centred pairwise matrix W (Eqs. 3 to 5).
+
+One attention layer at a time is folded into W and forgotten. The d-dimensional writes f are never
+built: an inner product with the update Δ equals one in head space, ⟨v O_h, Δ⟩ = ⟨v, O_h Δ⟩, and
+centring the values within a modality centres the writes, because the projection is linear.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-12
+BLOCK_BYTES = 24 << 20  # memory for one block of attention rows of all heads
+
+
+class PairwiseMatrix:
+    """Accumulates W over layers. W[i, j] is the contribution of source i to receiver j, for i < j."""
+
+    def __init__(self, length: int, groups: list[Tensor], device: torch.device | str = "cpu"):
+        """`groups` are the position sets to centre within: image and question, or none."""
+        self.groups = [group.to(device) for group in groups if len(group)]
+        self.layers = 0
+        self._rows = torch.zeros(length, length, device=device)  # receiver-major: blocks of rows are contiguous
+
+    def add(
+        self, query: Tensor, key: Tensor, value: Tensor, update: Tensor, projection: Tensor, scaling: float,
+        mask: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Fold one layer in: query H,T,d_h; key and value G,T,d_h; update Δ T,d; projection d,H·d_h.
+
+        `mask` is T,T, boolean or additive; without one, attention is causal.
+        """
+        heads, length, size = query.shape
+        shared = heads // key.shape[0]  # query heads per key/value head
+        value = centre(value.float(), self.groups)
+        update = update.float()
+        direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
+        reading = (direction @ projection.float()).view(length, heads, size).transpose(0, 1)  # O_h û_j: H,T,d_h
+        query = query.float() * scaling
+        key_t = key.float().mT
+        value_t = value.mT
+        step = max(16, BLOCK_BYTES // (8 * heads * length))
+        for start in range(0, length, step):
+            stop = min(start + step, length)
+            seen = stop if mask is None else length
+            rows = slice(start, stop)
+            weights = _grouped(query[:, rows], key_t[..., :seen], shared)  # H,rows,seen
+            _hide(weights, start, mask if mask is None else mask[rows, :seen])
+            weights = torch.softmax(weights, dim=-1)
+            weights *= _grouped(reading[:, rows], value_t[..., :seen], shared)
+            self._rows[rows, :seen] += weights.sum(0).relu_()
+        self.layers += 1
+
+    def finish(self) -> Tensor:
+        """W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""
+        return self._rows.tril_(diagonal=-1).div_(self.layers).T
+
+
+def centre(value: Tensor, groups: list[Tensor]) -> Tensor:
+    """Subtract from each position the mean over its group (Eq. 4); positions in no group keep theirs."""
+    value = value.clone() if groups else value
+    for group in groups:
+        value[:, group] -= value[:, group].mean(dim=1, keepdim=True)
+    return value
+
+
+def _grouped(rows: Tensor, columns: Tensor, shared: int) -> Tensor:
+    """Batched product of H,r,d with G,d,c where `shared` consecutive heads use one of the G matrices."""
+    heads, count, size = rows.shape
+    folded = rows.reshape(heads // shared, shared * count, size)
+    return torch.bmm(folded, columns).view(heads, count, -1)
+
+
+def _hide(logits: Tensor, start: int, mask: Tensor | None) -> None:
+    """Apply the mask in place: the model's own, or causality for rows that begin at `start`."""
+    if mask is None:
+        count, seen = logits.shape[-2:]
+        late = torch.ones(count, seen, dtype=torch.bool, device=logits.device).triu_(start + 1)
+        logits.masked_fill_(late, float("-inf"))
+    elif mask.dtype == torch.bool:
+        logits.masked_fill_(~mask, float("-inf"))
+    else:
+        logits += mask

@@ -1,0 +1,100 @@
+"""Text and tokens: character offsets, words, sentences, and where the answer is. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from .types import Span
+
+ANSWER_MARK = re.compile(r"final answer\s*(?:is\s*)?[:：]", re.IGNORECASE)
+_INCOMPLETE = "\ufffd"  # what a decoder shows for the first bytes of a character
+_WORD = re.compile(
+    r"<\|[^|<>]*\|>"  # special tokens
+    r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # scripts without spaces: one character, one word
+    r"|[^\W_]+(?:['’_.,:/-][^\W_]+)*"  # words, numbers such as 3.5, hyphenated and clitic forms
+    r"|\S"
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*]*\s+|(?<=[。！？])|\n+")
+_MARKDOWN = " \t\r\n*_`$"
+
+
+def detokenise(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, list[Span]]:
+    """The text of a token sequence and each token's characters in it.
+
+    Tokens are decoded behind a few earlier ones, because some tokenizers drop a leading space at the
+    start of a text. A character split over several tokens belongs to all of them.
+    """
+    text, spans, done = "", [], 0
+    while done < len(ids):
+        context = list(ids[max(0, done - 4) : done])
+        before = decode(context) if context else ""
+        for stop in range(done + 1, min(done + 9, len(ids)) + 1):  # a character has at most four bytes
+            piece = decode(context + list(ids[done:stop]))[len(before) :]
+            if not piece.endswith(_INCOMPLETE):
+                break
+        else:
+            stop = done + 1
+            piece = decode(context + [ids[done]])[len(before) :]
+        spans += [(len(text), len(text) + len(piece))] * (stop - done)
+        text += piece
+        done = stop
+    return text, spans
+
+
+def overlapping(offsets: Sequence[Span], span: Span, start: int = 0, stop: int | None = None) -> list[int]:
+    """Positions in [start, stop) whose characters overlap the span."""
+    stop = len(offsets) if stop is None else stop
+    return [p for p in range(start, stop) if offsets[p][0] < span[1] and offsets[p][1] > span[0]]
+
+
+def word_runs(text: str, offsets: Sequence[Span], start: int, stop: int) -> list[tuple[str, int, int]]:
+    """Split positions [start, stop) into words: text, first position, one past the last.
+
+    A token belongs to the word in which its first visible character stands; blank tokens join the
+    word that follows, or the last one.
+    """
+    low, high = offsets[start][0], offsets[stop - 1][1]
+    words = [match.span() for match in _WORD.finditer(text, low, high)]
+    starts = [span[0] for span in words]
+    owner, current = [], 0
+    for position in range(start, stop):
+        first, last = offsets[position]
+        visible = first + len(text[first:last]) - len(text[first:last].lstrip())
+        while current + 1 < len(words) and starts[current + 1] <= visible:
+            current += 1
+        blank = visible >= last
+        owner.append(current + 1 if blank and current + 1 < len(words) and words[current][1] <= first else current)
+    runs: list[tuple[str, int, int]] = []
+    for position, own in zip(range(start, stop), owner, strict=True):
+        if runs and owner[position - start - 1] == own:
+            runs[-1] = (runs[-1][0], runs[-1][1], position + 1)
+        else:
+            runs.append((text[slice(*words[own])] if words else "", position, position + 1))
+    return runs
+
+
+def split_sentences(text: str, start: int) -> list[Span]:
+    """Character spans of the sentences from `start` on, without surrounding blanks."""
+    spans, low = [], start
+    for match in [*_SENTENCE_END.finditer(text, start), None]:
+        high = match.start() if match else len(text)
+        stripped = text[low:high].strip()
+        if stripped:
+            first = low + text[low:high].index(stripped)
+            spans.append((first, first + len(stripped)))
+        low = match.end() if match else high
+    return spans
+
+
+def find_answer(text: str, start: int, stop: int) -> tuple[Span, Span | None]:
+    """Characters of the reasoning and of the answer: the line after the last "Final answer:"."""
+    marks = list(ANSWER_MARK.finditer(text, start, stop))
+    if not marks:
+        return (start, stop), None
+    mark = marks[-1]
+    line = text[mark.end() : stop].lstrip(_MARKDOWN)
+    low = stop - len(line)
+    answer = line.splitlines()[0].rstrip(_MARKDOWN) if line else ""
+    reasoning = text[start : mark.start()].rstrip(_MARKDOWN + "#")
+    return (start, start + len(reasoning)), (low, low + len(answer)) if answer else None

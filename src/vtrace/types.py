@@ -1,0 +1,123 @@
+"""The nouns of the package: frozen dataclasses, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PIL import Image
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom in pixels of the original picture
+Span = tuple[int, int]  # start, stop
+
+
+@dataclass(frozen=True)
+class Example:
+    """What goes in: pictures and a question, and the evidence where it is known by construction."""
+
+    images: tuple[Image.Image, ...]
+    question: str
+    key: str = ""
+    answer: str | None = None
+    evidence_boxes: tuple[Box, ...] = ()
+    evidence_words: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class Patch:
+    """What one image position shows: a cell of the token grid over its picture."""
+
+    position: int
+    image: int
+    row: int
+    column: int
+    box: Box
+
+
+@dataclass(frozen=True)
+class Word:
+    """A run of tokens that people read as one piece."""
+
+    text: str
+    start: int  # first position
+    stop: int  # one past the last
+    kind: str  # question, response or template
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One response, generated once and frozen, with the meaning of every position.
+
+    The sequence is prompt + response; `kinds` says for each position whether it is image, question,
+    template or response, four disjoint sets that cover it. `offsets` are characters of `text`.
+    """
+
+    model: str
+    images: tuple[Image.Image, ...]
+    system: str
+    question: str
+    ids: tuple[int, ...]
+    prompt_length: int
+    text: str
+    offsets: tuple[Span, ...]
+    kinds: tuple[str, ...]
+    patches: tuple[Patch, ...]
+    words: tuple[Word, ...]
+    sentences: tuple[Span, ...]  # characters of `text`, inside the response
+    reasoning: Span  # characters of `text`
+    answer: Span | None  # characters of `text`; None without a "Final answer:" line
+    finish: str  # "stop", "length" (cut off at the token budget) or "supplied"
+    evidence_boxes: tuple[Box, ...] = ()
+    evidence_words: tuple[Span, ...] = ()  # characters of the question
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def positions(self, *kinds: str) -> list[int]:
+        """Positions of the given kinds, in order."""
+        return [position for position, kind in enumerate(self.kinds) if kind in kinds]
+
+    @property
+    def response(self) -> str:
+        return self.text[self.offsets[self.prompt_length][0] :]
+
+    @property
+    def answer_text(self) -> str | None:
+        return None if self.answer is None else self.text[slice(*self.answer)]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is explained: response positions, under a name."""
+
+    name: str
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that changes a VTrace score; the defaults are the paper's."""
+
+    gamma: float = 1.0
+    centring: bool = True
+    multihop: bool = True
+    calibrate: bool = True
+    calibrate_on: str = "response"  # or "target": whose likelihood the calibration measures
+    receivers: str = "predictor"  # or "token"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How image and text were put on one scale, or why they were not."""
+
+    status: str
+    image_damage: float = 0.0  # D_I, nats
+    text_damage: float = 0.0  # D_T
+    joint_damage: float = 0.0  # D_IT
+    image_contribution: float = 0.0  # phi_I
+    text_contribution: float = 0.0  # phi_T
+    image_share: float | None = None  # s
+    scale: float = 1.0  # lambda
+
+    @property
+    def applied(self) -> bool:
+        return self.status == "applied"
