@@ -1,0 +1,229 @@
+"""The command line: thin. Results go to stdout, progress and errors to stderr.
+
+Exit codes: 0 fine, 2 bad input, 3 a model that cannot be used, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from . import __version__
+from .errors import InputError, VTraceError
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help="What did this vision-language model base its answer on?",
+    epilog="Example:  vtrace explain picture.png 'Where is the red star?' --target answer --html report.html",
+)  # fmt: skip
+
+Model = Annotated[str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole'.")]
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"vtrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+@app.command(
+    epilog="""
+Examples:\n
+  vtrace explain\n
+  vtrace explain photo.jpg "What is on the table?" --target answer\n
+  vtrace explain photo.jpg "Is it new?" --html report.html --png figure.png\n
+  vtrace explain photo.jpg "Is it new?" --response "Final answer: yes"\n
+  vtrace explain --trace saved.json --target "sentence 2"\n
+  vtrace explain --json - | jq .top
+"""
+)
+def explain(
+    images_and_question: Annotated[
+        Optional[list[str]], typer.Argument(metavar="[IMAGE… QUESTION]", show_default=False)  # noqa: UP045
+    ] = None,
+    model: Model = "pinhole",
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target", "-t",
+            help="response, answer, reasoning, 'sentence 2', '\"a phrase\"', '/a regex/', or 'tokens 5-12'.",
+        ),
+    ] = "response",
+    example: Annotated[str, typer.Option(help="Which embedded example to explain, such as test-7.")] = "",
+    response: Annotated[str, typer.Option(help="Explain this text instead of generating one.")] = "",
+    trace: Annotated[Optional[Path], typer.Option(help="Explain a saved trace.")] = None,  # noqa: UP045
+    save_trace: Annotated[Optional[Path], typer.Option(help="Save the frozen trace (.json).")] = None,  # noqa: UP045
+    json: Annotated[str, typer.Option(help="Write JSON here; '-' prints the scores without pictures and matrix.")] = "",
+    html: Annotated[Optional[Path], typer.Option(help="Write a self-contained page.")] = None,  # noqa: UP045
+    png: Annotated[Optional[Path], typer.Option(help="Write a figure.")] = None,  # noqa: UP045
+    top: Annotated[int, typer.Option(min=1, help="Lines of the ranking to print.")] = 10,
+    gamma: Annotated[float, typer.Option(min=0.0, help="Weight of longer paths.")] = 1.0,
+    centring: Annotated[bool, typer.Option("--centring/--no-centring", help="Centre within modality.")] = True,
+    multihop: Annotated[bool, typer.Option("--multihop/--no-multihop", help="Sum indirect paths.")] = True,
+    calibrate: Annotated[bool, typer.Option("--calibrate/--no-calibrate", help="Image and text on one scale.")] = True,
+    calibrate_on: Annotated[str, typer.Option(help="'response' (the paper's) or 'target'.")] = "response",
+    receivers: Annotated[str, typer.Option(help="'predictor' or 'token'.")] = "predictor",
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Token budget of the response.")] = 2048,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, …; default: by device.")] = "",
+    device: Annotated[str, typer.Option(help="cpu, cuda, …; default: a GPU if there is one.")] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Explain one answer: which image patches and words did it rely on?"""
+    for place in (html, png, save_trace, Path(json) if json not in ("", "-") else None):
+        _check_writable(place)
+    with _progress(quiet) as say:
+        say("Loading PyTorch and transformers")
+        from .attribution import attribute, make_options
+        from .examples import SHOWN
+        from .examples import example as embedded
+        from .files import attribution_document, read
+        from .generate import as_example
+        from .generate import trace as ask
+        from .lvlm import load
+        from .report import save
+        from .types import Trace
+
+        options = make_options(
+            gamma=gamma, centring=centring, multihop=multihop, calibrate=calibrate, calibrate_on=calibrate_on,
+            receivers=receivers,
+        )  # fmt: skip
+        frozen = None
+        if trace is not None:
+            loaded = read(trace)
+            frozen = loaded if isinstance(loaded, Trace) else loaded.trace
+            model = frozen.model if model == "pinhole" else model
+        elif images_and_question and len(images_and_question) < 2:
+            raise InputError("give at least one picture and a question: vtrace explain IMAGE… QUESTION")
+        elif images_and_question:
+            asked = as_example(images_and_question[:-1], images_and_question[-1])
+        else:
+            asked = embedded(example or SHOWN)
+        say(f"Loading {model}")
+        lvlm = load(model, dtype=dtype or None, device=device or None)
+        if frozen is None:
+            say("Asking the model")
+            frozen = ask(lvlm, asked, response=response or None, max_new_tokens=max_new_tokens)
+        say(f"Tracing {len(frozen)} tokens: 1 captured pass" + (" and 3 padded ones" if calibrate else ""))
+        attribution = attribute(lvlm, frozen, target, **vars(options))
+        if save_trace:
+            save(frozen, save_trace)
+        written = [attribution.save(place) for place in (html, png) if place]
+        if json not in ("", "-"):
+            written.append(attribution.save(Path(json) if json.endswith(".json") else Path(f"{json}.json")))
+    if json == "-":
+        document = attribution_document(attribution, matrix=False)
+        document["trace"]["images"] = []
+        print(jsonlib.dumps(document, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        from .report.console import show
+
+        show(attribution, Console(), top)
+    for place in written:
+        print(f"wrote {place}", file=sys.stderr)
+
+
+@app.command(epilog="Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000")
+def doctor(
+    model: Model = "pinhole",
+    tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for.")] = 1024,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Versions, device, the model's family and support, and what a run will need. Loads no weights."""
+    from .doctor import examine
+
+    facts = examine(model, tokens)
+    if json:
+        print(jsonlib.dumps(facts, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    packages = ", ".join(f"{name} {found or '(not installed)'}" for name, found in facts["packages"].items())
+    plan = facts["plan"]
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for label, value in (
+        ("Python", facts["python"]),
+        ("packages", packages),
+        ("device", f"{facts['device']}; numbers in {facts['dtype']} precision"),
+        ("model", f"{model}: {facts['family']}, {facts['status']}"),
+        ("decoder", f"{facts['layers']} layers, {facts['heads'][0]} heads on {facts['heads'][1]} key/value heads, "
+                    f"{plan['parameters'] / 1e6:,.1f} M parameters"),
+        ("sequence", f"{tokens:,} tokens " + ("fit" if facts["fits_context"] else "do NOT fit")
+                     + f" into the context of {facts['context']:,}"),
+        ("memory", f"about {_bytes(plan['weights_bytes'])} of decoder weights, {_bytes(plan['working_bytes'])} to work in, "
+                   f"{_bytes(plan['matrix_bytes'])} for the pairwise matrix"),
+        ("passes", plan["passes"]),
+    ):  # fmt: skip
+        table.add_row(f"[dim]{label}[/dim]", value)
+    Console().print(table)
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def _check_writable(path: Path | None) -> None:
+    """Before minutes of work: is there a folder to write to?"""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give a file name")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+
+
+@contextmanager
+def _progress(quiet: bool):
+    """A spinner on stderr with the current step, when someone is watching."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda message: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("Starting") as status:
+        yield lambda message: status.update(message)
+
+
+def main() -> None:
+    """Entry point: errors a user can act on become one line and an exit code."""
+    try:
+        _quieten()
+        app(standalone_mode=True)
+    except VTraceError as error:
+        print(f"vtrace: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("vtrace: interrupted; nothing was written", file=sys.stderr)
+        sys.exit(130)
+
+
+def _quieten() -> None:
+    """Keep the libraries' own progress bars and notices off stderr, unless the user asked for them."""
+    import os
+
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+if __name__ == "__main__":
+    main()

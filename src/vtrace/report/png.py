@@ -1,0 +1,174 @@
+"""One figure: the picture, its patches, and the question and response with shaded words, on one scale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from ..attribution import Attribution
+from .scale import STOPS, calibration_words, colour, ink, percent, strengths
+
+INK, FAINT = "#1f1a24", "#746c7b"
+WIDTH, MARGIN, GAP = 12.0, 0.45, 0.35  # inches
+LINE, SIZE = 0.315, 11.5  # line height in inches, text size in points
+OUTLINED = 0.12  # share of patches that get an outline
+
+
+def draw(attribution: Attribution, path: Path) -> None:
+    """Write the figure as PNG."""
+    build(attribution).savefig(path, format="png", dpi=150, facecolor="white")
+
+
+def build(attribution: Attribution) -> Figure:
+    """Pictures on the left, text on the right; as tall as its contents need."""
+    trace = attribution.trace
+    strength, full = strengths(attribution)
+    measure = _ruler()
+    count = len(trace.images)
+    ratios = [image.height / image.width for image in trace.images]
+    picture = min(4.6, 6.0 / max(ratios))
+    tall = sum(picture * ratio + GAP for ratio in ratios)
+    left = MARGIN + (picture + GAP if count else 0)
+    lines = _layout(attribution, WIDTH - left - MARGIN, measure)
+    text_height = LINE * (len(lines) + 1) + 1.55
+    height = max(tall + 1.0, text_height) + 2 * MARGIN
+    figure = Figure(figsize=(WIDTH, height))
+    FigureCanvasAgg(figure)
+    canvas = figure.add_axes((0, 0, 1, 1))
+    canvas.set_xlim(0, WIDTH)
+    canvas.set_ylim(height, 0)
+    canvas.axis("off")
+    top = MARGIN
+    for index, image in enumerate(trace.images):
+        tall_here = picture * ratios[index]
+        axes = figure.add_axes(
+            (MARGIN / WIDTH, 1 - (top + tall_here) / height, picture / WIDTH, tall_here / height)
+        )
+        _picture(axes, attribution, index, image, strength)
+        top += tall_here + GAP
+    _legend(figure, canvas, MARGIN, top, picture if count else 4.0, full, height)
+    bottom = _text(canvas, lines, left, MARGIN, strength)
+    _balance(canvas, attribution, left, bottom + 0.35, WIDTH - left - MARGIN)
+    return figure
+
+
+def _picture(axes, attribution: Attribution, index: int, image, strength: np.ndarray) -> None:
+    """The picture in grey, each patch tinted by its strength; the strongest ones outlined, in their own colours."""
+    grey = np.asarray(image.convert("L").convert("RGB"), dtype=float) / 255
+    shown = 0.35 + 0.65 * grey
+    original = np.asarray(image, dtype=float) / 255
+    patches = [p for p in attribution.trace.patches if p.image == index]
+    order = sorted(patches, key=lambda p: -strength[p.position])
+    outlined = order[: max(1, round(OUTLINED * len(order)))]
+    for patch in patches:
+        left, top, right, bottom = (round(v) for v in patch.box)
+        level = float(strength[patch.position])
+        tint = np.array(colour(level)) / 255
+        weight = 0.12 + 0.55 * level
+        base = 0.5 * original[top:bottom, left:right] + 0.5 * shown[top:bottom, left:right]
+        shown[top:bottom, left:right] = (1 - weight) * base + weight * tint
+    axes.imshow(shown, interpolation="bilinear")
+    for patch in outlined:
+        left, top, right, bottom = patch.box
+        if strength[patch.position] > 0:
+            edge = np.array(colour(max(0.45, float(strength[patch.position])))) / 255
+            axes.add_patch(Rectangle((left - 0.5, top - 0.5), right - left, bottom - top, fill=False, lw=1.6, ec=edge))
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _layout(attribution: Attribution, width: float, measure) -> list[list[tuple]]:
+    """Lines of (x, text, width, position range or None, style) for question and response."""
+    trace = attribution.trace
+    targeted = set(attribution.target.positions)
+    lines: list[list[tuple]] = []
+    for title, kind in (("QUESTION", "question"), ("RESPONSE", "response")):
+        lines.append([(0.0, title, 0.0, None, "title")])
+        lines.append([])
+        x = 0.0
+        for word in trace.words:
+            if word.kind != kind or word.text.startswith("<|"):
+                continue
+            low = trace.offsets[word.start][0]
+            before = trace.text[low : trace.offsets[word.stop - 1][1]]
+            glued = x > 0 and not before[:1].isspace() and not trace.text[low - 1 : low].isspace()
+            size = measure(word.text)
+            x += 0 if glued or x == 0 else 0.075
+            broke = kind == "response" and "\n" in trace.text[trace.offsets[word.start - 1][0] : low + 1]
+            if x > 0 and (x + size > width or broke):
+                lines.append([])
+                x = 0.0
+            style = "target" if targeted & set(range(word.start, word.stop)) else "word"
+            lines[-1].append((x, word.text, size, (word.start, word.stop), style))
+            x += size
+        lines.append([])
+    return lines
+
+
+def _text(canvas, lines: list[list[tuple]], left: float, top: float, strength: np.ndarray) -> float:
+    y = top + 0.12
+    for line in lines:
+        for x, text, size, span, style in line:
+            if style == "title":
+                canvas.text(left, y, text, fontsize=8, color=FAINT, va="center", fontweight="bold")
+                continue
+            level = float(strength[span[0] : span[1]].max())
+            if level > 0.02:
+                box = FancyBboxPatch(
+                    (left + x - 0.02, y - 0.115), size + 0.04, 0.23, boxstyle="round,pad=0,rounding_size=0.04",
+                    fc=np.array(colour(level)) / 255, ec="none",
+                )  # fmt: skip
+                canvas.add_patch(box)
+            canvas.text(left + x, y, _plain(text), fontsize=SIZE, color=ink(level), va="center_baseline")
+            if style == "target":
+                canvas.plot([left + x, left + x + size], [y + 0.135] * 2, color=INK, lw=1.1, solid_capstyle="butt")
+        y += LINE
+    return y
+
+
+def _legend(figure, canvas, left: float, top: float, width: float, full: float, height: float) -> None:
+    ramp = LinearSegmentedColormap.from_list("vtrace", [tuple(v / 255 for v in stop) for stop in STOPS])
+    axes = figure.add_axes((left / WIDTH, 1 - (top + 0.16) / height, width / WIDTH, 0.16 / height))
+    axes.imshow(np.linspace(0, 1, 256)[None], aspect="auto", cmap=ramp)
+    axes.axis("off")
+    for place, text, align in ((0, "0 %", "left"), (1, f"{percent(full)} and more", "right")):
+        canvas.text(left + place * width, top + 0.3, text, fontsize=8, color=FAINT, ha=align, va="center")
+    label = "share of the evidence, patches and words alike"
+    canvas.text(left + width / 2, top + 0.3, label, fontsize=8, color=FAINT, ha="center", va="center")
+
+
+def _balance(canvas, attribution: Attribution, left: float, top: float, width: float) -> None:
+    image = attribution.image_share
+    dark, light = (np.array(colour(level)) / 255 for level in (0.8, 0.3))
+    canvas.add_patch(Rectangle((left, top), width * image, 0.16, fc=dark, ec="none"))
+    canvas.add_patch(Rectangle((left + width * image, top), width * (1 - image), 0.16, fc=light, ec="none"))
+    canvas.text(left, top - 0.13, f"image {percent(image)}", fontsize=9, color=INK, va="center")
+    canvas.text(left + width, top - 0.13, f"question {percent(attribution.text_share)}", fontsize=9, color=INK, ha="right", va="center")
+    canvas.text(left, top + 0.33, calibration_words(attribution), fontsize=8, color=FAINT, va="center")
+    about = f"{attribution.method} · target: {attribution.target.name} (underlined) · model: {attribution.trace.model}"
+    canvas.text(left, top + 0.55, _plain(about), fontsize=8, color=FAINT, va="center")
+
+
+def _plain(text: str) -> str:
+    """matplotlib reads dollar signs as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _ruler():
+    """Width of a text in inches, in the font of the figure."""
+    figure = Figure(figsize=(1, 1), dpi=100)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    sample = figure.text(0, 0, "", fontsize=SIZE)
+
+    def measure(text: str) -> float:
+        sample.set_text(_plain(text))
+        return sample.get_window_extent(renderer).width / 100
+
+    return measure

@@ -1,0 +1,58 @@
+"""One embedded model and one trace for the whole session, and small random models of the same class."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+import pytest
+import torch
+
+import vtrace
+from vtrace.lvlm import Lvlm
+
+
+@pytest.fixture(scope="session")
+def pinhole() -> Lvlm:
+    return vtrace.load("pinhole")
+
+
+@pytest.fixture(scope="session")
+def trace(pinhole):
+    return vtrace.trace(pinhole, vtrace.example())
+
+
+@pytest.fixture(scope="session")
+def attribution(pinhole, trace):
+    return vtrace.attribute(pinhole, trace)
+
+
+@pytest.fixture(scope="session")
+def random_lvlm(pinhole) -> Lvlm:
+    """A random Qwen3-VL in which heads do not fill the width, and projections have biases."""
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    torch.manual_seed(7)
+    config = pinhole.model.config.to_dict()
+    config["text_config"] |= dict(
+        hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+        head_dim=16, attention_bias=True, initializer_range=0.3,
+    )  # fmt: skip
+    config["text_config"]["rope_parameters"] |= dict(mrope_section=[4, 2, 2])
+    config["vision_config"] |= dict(hidden_size=32, num_heads=2, intermediate_size=48, out_hidden_size=48, initializer_range=0.3)
+    config.pop("dtype", None)
+    model = Qwen3VLForConditionalGeneration._from_config(Qwen3VLConfig(**config), dtype=torch.float32)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(0, 0.3)
+    return dataclasses.replace(pinhole, name="random", model=model.eval())
+
+
+@pytest.fixture(scope="session")
+def random_trace(random_lvlm):
+    return vtrace.trace(random_lvlm, vtrace.example("dev-3"), response="The red star is here.\nFinal answer: yes")
