@@ -43,7 +43,9 @@ def random_lvlm(pinhole) -> Lvlm:
         head_dim=16, attention_bias=True, initializer_range=0.3,
     )  # fmt: skip
     config["text_config"]["rope_parameters"] |= dict(mrope_section=[4, 2, 2])
-    config["vision_config"] |= dict(hidden_size=32, num_heads=2, intermediate_size=48, out_hidden_size=48, initializer_range=0.3)
+    config["vision_config"] |= dict(
+        hidden_size=32, num_heads=2, intermediate_size=48, out_hidden_size=48, initializer_range=0.3
+    )
     config.pop("dtype", None)
     model = Qwen3VLForConditionalGeneration._from_config(Qwen3VLConfig(**config), dtype=torch.float32)
     with torch.no_grad():

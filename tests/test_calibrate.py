@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracles import algorithm
 
+from oracles import algorithm
 from vtrace.calibrate import Likelihoods, calibrate
 
 

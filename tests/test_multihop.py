@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from oracles import algorithm
 
+from oracles import algorithm
 from vtrace.multihop import BLOCK, EPSILON, log_inflow, log_outflow, log_scores
 
 
@@ -66,7 +66,9 @@ def test_many_targets_at_once_equal_one_at_a_time():
     pairwise = random_pairwise(280, density=0.05)
     together = log_scores(pairwise, torch.eye(280)[:, 200:])
     for k in (0, 17, 79):
-        torch.testing.assert_close(together[:, k], log_scores(pairwise, column(280, [200 + k]))[:, 0], rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            together[:, k], log_scores(pairwise, column(280, [200 + k]))[:, 0], rtol=1e-10, atol=1e-10
+        )
 
 
 def extended_precision_scores(pairwise: np.ndarray, receivers: list[int]) -> np.ndarray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from oracles import algorithm
 from oracles.states import cached_states
-
 from vtrace.attribution import capture_pairwise, encode_trace
 from vtrace.pairwise import PairwiseMatrix, centre
 
@@ -108,7 +108,9 @@ def literal_but_vectorised(V, a, x_attn, x_pre, Wo, trace, centring):
 
 def test_the_vectorised_twin_is_the_literal_one(random_lvlm, random_trace):
     short = 24
-    V, a, x_attn, x_pre, Wo = cached_states(random_lvlm.model, random_lvlm.seam.decoder, encode_trace(random_lvlm, random_trace))
+    V, a, x_attn, x_pre, Wo = cached_states(
+        random_lvlm.model, random_lvlm.seam.decoder, encode_trace(random_lvlm, random_trace)
+    )
     image = [p for p in random_trace.positions("image") if p < short]
     text = list(range(2, 8))
 
@@ -117,6 +119,12 @@ def test_the_vectorised_twin_is_the_literal_one(random_lvlm, random_trace):
             return image if kind == "image" else text
 
     image = image or list(range(10, 20))
-    cut = [[x[:short] for x in V], [x[:, :short, :short] for x in a], [x[:short] for x in x_attn], [x[:short] for x in x_pre], Wo]
+    cut = [
+        [x[:short] for x in V],
+        [x[:, :short, :short] for x in a],
+        [x[:short] for x in x_attn],
+        [x[:short] for x in x_pre],
+        Wo,
+    ]
     literal = algorithm.pairwise(*cut, image, text)
     torch.testing.assert_close(literal_but_vectorised(*cut, Cut(), True), literal, rtol=1e-4, atol=1e-6)

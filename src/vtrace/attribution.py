@@ -92,7 +92,8 @@ class Attribution:
         several = len(self.trace.images) > 1
         items = [
             Evidence(
-                "image", (f"picture {p.image + 1} " if several else "") + f"patch row {p.row + 1} column {p.column + 1}",
+                "image",
+                (f"picture {p.image + 1} " if several else "") + f"patch row {p.row + 1} column {p.column + 1}",
                 float(self.scores[p.position]), (p.position,), p.image, p.box,
             )
             for p in self.trace.patches
@@ -195,7 +196,9 @@ def measure_likelihoods(lvlm: Lvlm, trace: Trace, arguments: Arguments, clean: T
     return torch.cat([clean[None], padded]).cpu().numpy()
 
 
-def score(trace: Trace, target: Target, pairwise: Tensor, likelihoods: np.ndarray | None, options: Options) -> Attribution:
+def score(
+    trace: Trace, target: Target, pairwise: Tensor, likelihoods: np.ndarray | None, options: Options
+) -> Attribution:
     """Stages 2 and 3: from W and the padded likelihoods to calibrated scores. Needs no model."""
     logs = _log_scores(pairwise, [target.positions], options)[:, 0].cpu().numpy()
     image, text = trace.positions("image"), trace.positions("question")

@@ -6,6 +6,7 @@ Exit codes: 0 fine, 2 bad input, 3 a model that cannot be used, 130 interrupted.
 from __future__ import annotations
 
 import json as jsonlib
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ app = typer.Typer(
     epilog="Example:  vtrace explain picture.png 'Where is the red star?' --target answer --html report.html",
 )  # fmt: skip
 
+INTERRUPTED = 130
 Model = Annotated[str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole'.")]
 
 
@@ -58,7 +60,8 @@ def explain(
     target: Annotated[
         str,
         typer.Option(
-            "--target", "-t",
+            "--target",
+            "-t",
             help="response, answer, reasoning, 'sentence 2', '\"a phrase\"', '/a regex/', or 'tokens 5-12'.",
         ),
     ] = "response",
@@ -165,7 +168,7 @@ def doctor(
                     f"{plan['parameters'] / 1e6:,.1f} M parameters"),
         ("sequence", f"{tokens:,} tokens " + ("fit" if facts["fits_context"] else "do NOT fit")
                      + f" into the context of {facts['context']:,}"),
-        ("memory", f"about {_bytes(plan['weights_bytes'])} of decoder weights, {_bytes(plan['working_bytes'])} to work in, "
+        ("memory", f"{_bytes(plan['weights_bytes'])} of decoder weights, {_bytes(plan['working_bytes'])} to work in, "
                    f"{_bytes(plan['matrix_bytes'])} for the pairwise matrix"),
         ("passes", plan["passes"]),
     ):  # fmt: skip
@@ -211,17 +214,17 @@ def main() -> None:
     except VTraceError as error:
         print(f"vtrace: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("vtrace: interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:  # typer has already turned the key press into an exit
+            print("vtrace: interrupted; nothing was written", file=sys.stderr)
+        raise
 
 
 def _quieten() -> None:
     """Keep the libraries' own progress bars and notices off stderr, unless the user asked for them."""
-    import os
-
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 

@@ -37,7 +37,7 @@ def trace(
     room = lvlm.context - len(prompt)
     if room < 1:
         raise InputError(
-            f"the prompt has {len(prompt)} tokens, more than the model's context of {lvlm.context}; use a smaller picture"
+            f"the prompt has {len(prompt)} tokens, more than the model's context of {lvlm.context}; shorten it"
         )
     if response is None:
         reply, finish = _generate(lvlm, inputs, min(max_new_tokens, room), streamer)
@@ -45,14 +45,15 @@ def trace(
         reply, finish = _supplied(lvlm, response), "supplied"
     if len(reply) > room:
         raise InputError(
-            f"prompt and response have {len(prompt) + len(reply)} tokens, more than the model's context of {lvlm.context}"
+            f"prompt and response have {len(prompt) + len(reply)} tokens, "
+            f"more than the model's context of {lvlm.context}; shorten the response"
         )
     return freeze(lvlm, example, inputs, system, prompt, reply, finish)
 
 
 def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
     """Open the pictures and tidy the question."""
-    several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]  # type: ignore[list-item]
+    several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]
     question = unicodedata.normalize("NFC", question).strip()
     if not question:
         raise InputError("the question is empty; ask something about the picture")
@@ -74,11 +75,13 @@ def open_image(picture: Picture) -> Image.Image:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-                loaded = Image.open(path)
-                _check_size(loaded, str(path))
-                loaded.load()
+                with Image.open(path) as opened:
+                    _check_size(opened, str(path))
+                    loaded = opened.copy()
         except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-            reason = "is not a picture that Pillow can read" if isinstance(error, UnidentifiedImageError) else str(error)
+            reason = (
+                "is not a picture that Pillow can read" if isinstance(error, UnidentifiedImageError) else str(error)
+            )
             raise InputError(f"cannot read {path}: {reason}; save it as PNG or JPEG and try again") from error
     _check_size(loaded, "the picture")
     upright = ImageOps.exif_transpose(loaded)
@@ -91,7 +94,9 @@ def open_image(picture: Picture) -> Image.Image:
 def _check_size(image: Image.Image, name: str) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise InputError(f"{name} has {width} x {height} pixels; the limit is {MAX_PIXELS // 10**6} megapixels, resize it")
+        raise InputError(
+            f"{name} has {width} x {height} pixels; the limit is {MAX_PIXELS // 10**6} megapixels, resize it"
+        )
     if min(width, height) < 2 or max(width, height) > 199 * min(width, height):
         raise InputError(f"{name} is {width} x {height} pixels, too thin to be cut into patches; crop or pad it")
 

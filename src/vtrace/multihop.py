@@ -46,7 +46,9 @@ def log_scores(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0, multihop
     multi-hop there is nothing to pass through, and u is the direct attribution alone.
     """
     if multihop:
-        inflow = torch.logaddexp(torch.zeros((), dtype=torch.float64, device=pairwise.device), log_inflow(pairwise, gamma))
+        inflow = torch.logaddexp(
+            torch.zeros((), dtype=torch.float64, device=pairwise.device), log_inflow(pairwise, gamma)
+        )
         scores = log_outflow(pairwise, receivers, gamma) + inflow[:, None]
     else:
         scores = log_direct(pairwise, receivers, gamma)

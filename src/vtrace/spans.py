@@ -35,7 +35,7 @@ def detokenise(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[
                 break
         else:
             stop = done + 1
-            piece = decode(context + [ids[done]])[len(before) :]
+            piece = decode([*context, ids[done]])[len(before) :]
         spans += [(len(text), len(text) + len(piece))] * (stop - done)
         text += piece
         done = stop

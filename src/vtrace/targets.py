@@ -72,21 +72,29 @@ def _pattern(trace: Trace, pattern: str) -> Target:
         raise InputError(f"the regular expression {pattern!r} is not valid: {error}") from error
     start = trace.offsets[trace.prompt_length][0]
     spans = [m.span() for m in compiled.finditer(trace.text, start) if m.end() > m.start()]
-    return _of_spans(trace, spans, f"/{pattern}/", f"nothing in the response matches {pattern!r}; it reads: {_quote(trace)}")
+    return _of_spans(
+        trace, spans, f"/{pattern}/", f"nothing in the response matches {pattern!r}; it reads: {_quote(trace)}"
+    )
 
 
 def _of_spans(trace: Trace, spans: Sequence[Span], name: str, missing: str) -> Target:
-    positions = {p for span in spans for p in overlapping(trace.offsets, span, trace.prompt_length)}
-    visible = [p for p in sorted(positions) if not _outside(trace, p, spans)]
-    if not visible:
+    positions: set[int] = set()
+    for span in spans:
+        found = overlapping(trace.offsets, span, trace.prompt_length)
+        while found and _blank(trace, found[0], span):  # such as the space token before a digit
+            found.pop(0)
+        while found and _blank(trace, found[-1], span):
+            found.pop()
+        positions.update(found)
+    if not positions:
         raise InputError(missing)
-    return Target(name, tuple(visible))
+    return Target(name, tuple(sorted(positions)))
 
 
-def _outside(trace: Trace, position: int, spans: Sequence[Span]) -> bool:
-    """True for a token that overlaps a span only with blanks, such as the newline token behind it."""
+def _blank(trace: Trace, position: int, span: Span) -> bool:
+    """Whether a token shares only blanks with a span."""
     low, high = trace.offsets[position]
-    return not any(trace.text[max(low, a) : min(high, b)].strip() for a, b in spans)
+    return not trace.text[max(low, span[0]) : min(high, span[1])].strip()
 
 
 def _of_tokens(trace: Trace, tokens: Sequence[int], name: str) -> Target:

@@ -19,6 +19,7 @@ from .seam import Seam
 
 EMBEDDED = {"pinhole": Path(__file__).parent.parent / "pinhole" / "checkpoint"}
 FAMILIES = (QWEN3_VL,)
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ class Lvlm:
         return self.model.config.image_token_id
 
 
-def load(name: str | os.PathLike[str] = "pinhole", dtype: str | torch.dtype | None = None, device: str | None = None) -> Lvlm:
+def load(
+    name: str | os.PathLike[str] = "pinhole", dtype: str | torch.dtype | None = None, device: str | None = None
+) -> Lvlm:
     """Load a checkpoint. On a GPU it keeps its own dtype; on a CPU the default is float32.
 
     `name` is a hub id, a folder, or an embedded model ("pinhole").
@@ -60,6 +63,8 @@ def load(name: str | os.PathLike[str] = "pinhole", dtype: str | torch.dtype | No
     family = family_of(read_config(source, name), name)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = dtype or ("auto" if device.startswith("cuda") else "float32")
+    if isinstance(dtype, str) and dtype not in DTYPES:
+        raise ModelError(f"unknown dtype {dtype!r}; use one of: {', '.join(DTYPES)}")
     try:
         model = AutoModelForImageTextToText.from_pretrained(source, dtype=dtype, attn_implementation="sdpa")
         processor = load_processor(source)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..types import Box
 
@@ -20,7 +20,7 @@ class Family:
     name: str
     model_types: tuple[str, ...]  # `config.model_type`
     status: str  # what has been seen to work, in words
-    decoder: Callable[[nn.Module], nn.Module]  # the text decoder inside the model
+    decoder: Callable[[Any], Any]  # the text decoder inside the model
     grids: Callable[[Any, Any], list[tuple[int, int]]]  # processor output, config -> token rows and columns per image
     repeat: Callable[[Arguments, int], Arguments]  # a batch of n copies
     erase: Callable[[Arguments, Tensor], Arguments]  # what reaches the masked positions (B,T) besides embeddings

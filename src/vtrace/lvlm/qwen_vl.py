@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .family import Arguments, Family
 
 
-def _decoder(model: nn.Module) -> nn.Module:
-    return model.model.language_model  # type: ignore[union-attr, return-value]
+def _decoder(model: Any) -> Any:
+    return model.model.language_model
 
 
 def _grids(inputs: Any, config: Any) -> list[tuple[int, int]]:

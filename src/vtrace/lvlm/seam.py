@@ -53,12 +53,12 @@ class _Stop(Exception):
 class Seam:
     """A loaded model, seen from its decoder."""
 
-    model: nn.Module
+    model: Any  # of transformers, whose modules carry attributes that type checkers cannot see
     family: Family
     pad_id: int
 
     @property
-    def decoder(self) -> nn.Module:
+    def decoder(self) -> Any:
         return self.family.decoder(self.model)
 
     @torch.no_grad()
@@ -94,7 +94,7 @@ class Seam:
         masked = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
         for row, chosen in enumerate(positions):
             masked[row, list(chosen)] = True
-        pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=embeds.device))  # type: ignore[operator]
+        pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=embeds.device))
         embeds[masked] = pad.to(embeds.dtype)
         return self.family.erase({**arguments, "inputs_embeds": embeds}, masked)
 
@@ -110,7 +110,7 @@ class Seam:
         parts = []
         head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
-            logits = head(rows).float()  # type: ignore[operator]
+            logits = head(rows).float()
             parts.append(logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(-1).double())
         return torch.cat(parts)
 
@@ -153,8 +153,8 @@ class Seam:
 class _Recorder:
     """Pairs the attention call of a layer with the output of its projection."""
 
-    def __init__(self, decoder: nn.Module, consumer: Consumer):
-        self.projections = [layer.self_attn.o_proj for layer in decoder.layers]  # type: ignore[union-attr]
+    def __init__(self, decoder: Any, consumer: Consumer):
+        self.projections = [layer.self_attn.o_proj for layer in decoder.layers]
         self.consumer = consumer
         self.seen = 0
         self._pending: tuple | None = None
@@ -164,13 +164,12 @@ class _Recorder:
             raise ModelError("capture takes one sequence at a time")
         self._pending = (query[0], key[0], value[0], scaling, mask if mask is None else mask[0, 0])
 
-    def finish(self, projection: nn.Module, args: tuple, output: Tensor) -> None:
+    def finish(self, projection: Any, args: tuple, output: Tensor) -> None:
         if self._pending is None:
             return
         query, key, value, scaling, mask = self._pending
         self._pending = None
-        weight: Tensor = projection.weight  # type: ignore[assignment]
-        self.consumer(Layer(self.seen, query, key, value, output[0], weight, scaling, mask))
+        self.consumer(Layer(self.seen, query, key, value, output[0], projection.weight, scaling, mask))
         self.seen += 1
 
 

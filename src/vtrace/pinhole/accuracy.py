@@ -18,7 +18,9 @@ BATCH = 48
 
 
 @torch.no_grad()
-def respond(model: Any, processor: Any, samples: list[Sample], pictures: list[Image.Image], limit: int = 220) -> list[str]:
+def respond(
+    model: Any, processor: Any, samples: list[Sample], pictures: list[Image.Image], limit: int = 220
+) -> list[str]:
     """Greedy responses through the public interface of `transformers`, in one left-padded batch."""
     prompts = [
         processor.apply_chat_template(

@@ -35,7 +35,8 @@ class Batch:
 
 def scenes(rng: random.Random, images: int, count: tuple[int, int]) -> list[Scene]:
     """Training scenes of one board size, so that a batch has one grid."""
-    board, found = rng.choice(BOARDS), []
+    board = rng.choice(BOARDS)
+    found: list[Scene] = []
     while len(found) < images:
         scene = random_scene(rng, board, count)
         if scene.split == "train":
@@ -105,25 +106,37 @@ class Packer:
         picture = start + torch.stack([torch.zeros_like(r), r, c]).flatten(1)
         prefix_positions = torch.cat([place, picture, torch.full((3, 1), after)], dim=1)
 
-        rows = []
-        for scene in batch:
-            ids, labels, segment, positions = list(prefix), [IGNORE] * len(prefix), [0] * len(prefix), []
-            for k, item in enumerate(self.questions(scene, rng, weights), start=1):
-                ask_ids = self.encode(f"{item.question}<|im_end|>\n<|im_start|>assistant\n")
-                tell_ids = self.encode(f"{item.response}<|im_end|>")
-                ids += ask_ids + tell_ids
-                labels += [IGNORE] * (len(ask_ids) - 1) + tell_ids + [IGNORE]
-                segment += [k] * (len(ask_ids) + len(tell_ids))
-                positions += range(after + 1, after + 1 + len(ask_ids) + len(tell_ids))
-            text = torch.tensor(positions).expand(3, -1)
-            rows.append((torch.tensor(ids), torch.tensor(labels), torch.tensor(segment), torch.cat([prefix_positions, text], 1)))
-
+        rows = [self._row(scene, rng, weights, prefix, prefix_positions) for scene in batch]
         length = max(len(row[0]) for row in rows)
-        fill = lambda x, value: torch.nn.functional.pad(x, (0, length - x.shape[-1]), value=value)  # noqa: E731
-        ids = torch.stack([fill(row[0], self.pad) for row in rows])
-        labels = torch.stack([fill(row[1], IGNORE) for row in rows])
-        segment = torch.stack([fill(row[2], -1) for row in rows])
-        positions = torch.stack([fill(row[3], 0) for row in rows], dim=1)
+
+        def stacked(part: int, filler: int) -> Tensor:
+            return torch.stack(
+                [torch.nn.functional.pad(r[part], (0, length - r[part].shape[-1]), value=filler) for r in rows]
+            )
+
+        segment = stacked(2, -1)
         same = (segment[:, None, :] == segment[:, :, None]) | (segment[:, None, :] == 0)
         mask = (same & torch.ones(length, length).tril().bool())[:, None]
-        return Batch(pixels, grid, ids, positions, mask, labels)
+        return Batch(pixels, grid, stacked(0, self.pad), stacked(3, 0).transpose(0, 1), mask, stacked(1, IGNORE))
+
+    def _row(
+        self, scene: Scene, rng: random.Random, weights: dict[str, float], prefix: list[int], prefix_positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ids, labels, segments (0 for the prefix) and positions of one picture with its questions."""
+        ids, labels, segment = list(prefix), [IGNORE] * len(prefix), [0] * len(prefix)
+        positions: list[int] = []
+        first = int(prefix_positions.max()) + 1
+        for k, item in enumerate(self.questions(scene, rng, weights), start=1):
+            ask_ids = self.encode(f"{item.question}<|im_end|>\n<|im_start|>assistant\n")
+            tell_ids = self.encode(f"{item.response}<|im_end|>")
+            ids += ask_ids + tell_ids
+            labels += [IGNORE] * (len(ask_ids) - 1) + tell_ids + [IGNORE]
+            segment += [k] * (len(ask_ids) + len(tell_ids))
+            positions += range(first, first + len(ask_ids) + len(tell_ids))
+        text = torch.tensor(positions).expand(3, -1)
+        return (
+            torch.tensor(ids),
+            torch.tensor(labels),
+            torch.tensor(segment),
+            torch.cat([prefix_positions, text], dim=1),
+        )

@@ -14,15 +14,16 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..benchmarks.shapes.scene import COLOURS, SHAPES
+from ..benchmarks.shapes.scene import COLOURS, SHAPES, Scene
 from .accuracy import measure
 from .build import build_model, build_processor, build_tokenizer, save
 from .muon import Muon
@@ -31,6 +32,7 @@ from .pack import IGNORE, Packer, draw, scenes, vision_labels
 SEED = 20260
 SEE_STEPS, SEE_IMAGES = 450, 32
 REASON_STEPS, REASON_IMAGES, QUESTIONS = 1900, 16, 4
+SEE_WEIGHT, SEE_RATE = 0.1, 0.25  # of the read-out loss, and of the tower's learning rate, while reasoning is learnt
 SMOOTHING = 0.03  # keeps likelihoods off the ceiling, where single patches would stop to matter
 OBJECTS = (6, 10)
 HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}  # sampled more often
@@ -49,31 +51,39 @@ class Seer(nn.Module):
 
     def __init__(self, visual: nn.Module, width: int):
         super().__init__()
-        self.visual = visual
+        self.visual: Any = visual
         self.heads = nn.ModuleList(nn.Linear(width, classes) for classes in (len(COLOURS) + 1, len(SHAPES) + 1, 5, 5))
 
     def loss(self, seed: str, images: int) -> tuple[Tensor, dict[str, float]]:
         batch = scenes(random.Random(seed), images, OBJECTS)
         pixels, grid = draw(batch)
-        tokens = self.visual(pixels, grid_thw=grid).pooler_output
+        return self.read_out(self.visual(pixels, grid_thw=grid).pooler_output, batch)
+
+    def read_out(self, tokens: Tensor, batch: list[Scene]) -> tuple[Tensor, dict[str, float]]:
         labels = vision_labels(batch).flatten(0, 1)
         logits = [head(tokens) for head in self.heads]
         loss = torch.stack([F.cross_entropy(x, y) for x, y in zip(logits, labels.T, strict=True)]).sum()
         full = labels[:, 0] < len(COLOURS)
         hits = (logits[1].argmax(-1) == labels[:, 1])[full].float().mean()
-        return loss, {"shape": hits.item()}
+        return loss, {"shape_seen": hits.item()}
 
 
 class Reasoner(nn.Module):
-    """The whole model on packed questions; loss on response tokens only."""
+    """The whole model on packed questions; loss on response tokens, and still on what the tower sees.
 
-    def __init__(self, model: nn.Module, packer: Packer):
+    Without the read-outs the tower forgets within a few hundred steps: a decoder that cannot yet use
+    what it is shown sends back noise, and Muon turns noise into full-sized updates.
+    """
+
+    def __init__(self, model: nn.Module, seer: Seer, packer: Packer):
         super().__init__()
-        self.model, self.packer = model, packer
+        self.model: Any = model
+        self.seer, self.packer = seer, packer
 
     def loss(self, seed: str, images: int) -> tuple[Tensor, dict[str, float]]:
         rng = random.Random(seed)
-        batch = self.packer.pack(scenes(rng, images, OBJECTS), rng, HARDER)
+        shown = scenes(rng, images, OBJECTS)
+        batch = self.packer.pack(shown, rng, HARDER)
         core = self.model.model
         seen = core.visual(batch.pixels, grid_thw=batch.grid)
         image = batch.ids == self.packer.image
@@ -85,7 +95,9 @@ class Reasoner(nn.Module):
         keep = batch.labels != IGNORE
         logits, labels = self.model.lm_head(hidden[keep]), batch.labels[keep]
         hits = (logits.argmax(-1) == labels).float().mean()
-        return F.cross_entropy(logits, labels, label_smoothing=SMOOTHING), {"token_accuracy": hits.item()}
+        told = F.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
+        saw, facts = self.seer.read_out(seen.pooler_output, shown)
+        return told + SEE_WEIGHT * saw, {"told": told.item(), "token_accuracy": hits.item(), **facts}
 
 
 def gradients(loss: Callable, parameters: list[nn.Parameter], seed: str, images: int) -> tuple[float, dict[str, float]]:
@@ -104,19 +116,39 @@ def gradients(loss: Callable, parameters: list[nn.Parameter], seed: str, images:
     return sum(value for value, *_ in parts) / WORKERS, mean
 
 
-def optimiser(named: Iterable[tuple[str, nn.Parameter]]) -> tuple[Muon, torch.optim.AdamW]:
+def optimiser(module: nn.Module, tower_rate: float) -> tuple[Muon, torch.optim.AdamW]:
     """Muon for the matrices inside blocks, AdamW for embeddings, positions, norms, biases and read-outs."""
-    matrices, rest = [], []
-    for name, p in named:
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {
+        (inner, tower): [] for inner in (True, False) for tower in (True, False)
+    }
+    for name, p in module.named_parameters():
         inner = p.ndim == 2 and not any(part in name for part in ("embed", "lm_head", "heads"))
-        (matrices if inner else rest).append(p)
-    return Muon(matrices, lr=2e-3, weight_decay=0.05), torch.optim.AdamW(rest, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01)
+        groups[inner, "visual" in name].append(p)
+
+    def rated(inner: bool, rate: float) -> list[dict]:
+        shares = {True: tower_rate, False: 1.0}
+        return [
+            dict(params=groups[inner, t], lr=rate * s, peak=rate * s) for t, s in shares.items() if groups[inner, t]
+        ]
+
+    return (
+        Muon(rated(True, 2e-3), lr=2e-3, weight_decay=0.05),
+        torch.optim.AdamW(rated(False, 1e-3), betas=(0.9, 0.98), weight_decay=0.01),
+    )
 
 
-def run_stage(name: str, module: nn.Module, images: int, steps: int, folder: Path, every: Callable[[int], dict]) -> None:
+def run_stage(
+    name: str,
+    module: Seer | Reasoner,
+    images: int,
+    steps: int,
+    folder: Path,
+    every: Callable[[int], dict],
+    tower_rate: float = 1.0,
+) -> None:
     """Train one stage to its end, from its last checkpoint if there is one."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    optimisers = optimiser(module.named_parameters())
+    parameters = list(module.parameters())
+    optimisers = optimiser(module, tower_rate)
     checkpoint, step, spent = folder / f"{name}.pt", 0, 0.0
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
@@ -124,26 +156,31 @@ def run_stage(name: str, module: nn.Module, images: int, steps: int, folder: Pat
         for o, s in zip(optimisers, state["optimisers"], strict=True):
             o.load_state_dict(s)
         step, spent = state["step"], state["minutes"]
-    peaks = [o.param_groups[0]["lr"] for o in optimisers]
-    if checkpoint.exists():
-        peaks = state["peaks"]
     began = time.monotonic() - 60 * spent
     module.train()
     while step < steps:
         loss, facts = gradients(module.loss, parameters, f"{SEED}/{name}/{step}", images)
         nn.utils.clip_grad_norm_(parameters, 1.0)
-        for o, peak in zip(optimisers, peaks, strict=True):
-            o.param_groups[0]["lr"] = peak * learning_rate(step, steps)
+        for o in optimisers:
+            for group in o.param_groups:
+                group["lr"] = group["peak"] * learning_rate(step, steps)
             o.step()
         step += 1
         minutes = (time.monotonic() - began) / 60
         if step % 10 == 0 or step == steps:
-            log(folder, stage=name, step=step, of=steps, minutes=round(minutes, 2), loss=round(loss, 4), **facts)
+            log(
+                folder,
+                stage=name,
+                step=step,
+                of=steps,
+                minutes=round(minutes, 2),
+                loss=round(loss, 4),
+                **{k: round(v, 4) for k, v in facts.items()},
+            )
         if step % 100 == 0 or step == steps:
             state = dict(
-                module=module.state_dict(), optimisers=[o.state_dict() for o in optimisers],
-                step=step, minutes=minutes, peaks=peaks,
-            )  # fmt: skip
+                module=module.state_dict(), optimisers=[o.state_dict() for o in optimisers], step=step, minutes=minutes
+            )
             torch.save(state, checkpoint.with_suffix(".tmp"))
             os.replace(checkpoint.with_suffix(".tmp"), checkpoint)
             if extra := every(step):
@@ -183,7 +220,8 @@ def main() -> None:
         model.train()
         return {"accuracy": {task: row["accuracy"] for task, row in tasks.items()}}
 
-    run_stage("reason", Reasoner(model, Packer(tokenizer, QUESTIONS)), REASON_IMAGES, REASON_STEPS, args.work, check)
+    reasoner = Reasoner(model, seer, Packer(tokenizer, QUESTIONS))
+    run_stage("reason", reasoner, REASON_IMAGES, REASON_STEPS, args.work, check, tower_rate=SEE_RATE)
 
     del embed.forward
     draft = args.work / "checkpoint"

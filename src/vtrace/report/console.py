@@ -47,7 +47,9 @@ def _table(attribution: Attribution, count: int) -> Table:
             where = "pixels {:.0f},{:.0f} to {:.0f},{:.0f}".format(*item.box)
         else:
             where = f"question token{'s' if len(item.positions) > 1 else ''} {item.positions[0]}"
-        bar = Text("█" * max(1, round(12 * item.score / full)) if full and item.score else "", _style(item.score / (full or 1)))
+        bar = Text(
+            "█" * max(1, round(12 * item.score / full)) if full and item.score else "", _style(item.score / (full or 1))
+        )
         label = item.label if item.kind == "image" else f"“{item.label}”"
         table.add_row(str(rank), percent(item.score), bar, label, where)
     return table

@@ -82,7 +82,11 @@ def _picture(attribution: Attribution, index: int, strength) -> str:
         left, top, right, bottom = patch.box
         level = float(strength[patch.position])
         red, green, blue = colour(level)
-        edge = f' stroke="rgb{colour(max(level, 0.45))}" stroke-width="{image.width / 130:.1f}"' if patch.position in outlined else ""
+        edge = (
+            f' stroke="rgb{colour(max(level, 0.45))}" stroke-width="{image.width / 130:.1f}"'
+            if patch.position in outlined
+            else ""
+        )
         share = percent(float(attribution.scores[patch.position]))
         cells.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
@@ -149,7 +153,9 @@ def _table(attribution: Attribution, count: int = 12) -> str:
         level = item.score / full
         label = escape(item.label) if item.kind == "image" else f"“{escape(item.label)}”"
         bar = f'<i style="width:{round(110 * level)}px;background:rgb{colour(0.25 + 0.6 * level)}"></i>'
-        rows.append(f'<tr><td class="n">{rank}</td><td>{label}</td><td class="n">{percent(item.score)}</td><td>{bar}</td></tr>')
+        rows.append(
+            f'<tr><td class="n">{rank}</td><td>{label}</td><td class="n">{percent(item.score)}</td><td>{bar}</td></tr>'
+        )
     head = '<tr><th class="n">#</th><th>evidence</th><th class="n">share</th><th></th></tr>'
     return f"<table>{head}{''.join(rows)}</table>"
 

@@ -46,9 +46,7 @@ def build(attribution: Attribution) -> Figure:
     top = MARGIN
     for index, image in enumerate(trace.images):
         tall_here = picture * ratios[index]
-        axes = figure.add_axes(
-            (MARGIN / WIDTH, 1 - (top + tall_here) / height, picture / WIDTH, tall_here / height)
-        )
+        axes = figure.add_axes((MARGIN / WIDTH, 1 - (top + tall_here) / height, picture / WIDTH, tall_here / height))
         _picture(axes, attribution, index, image, strength)
         top += tall_here + GAP
     _legend(figure, canvas, MARGIN, top, picture if count else 4.0, full, height)
@@ -74,10 +72,10 @@ def _picture(axes, attribution: Attribution, index: int, image, strength: np.nda
         shown[top:bottom, left:right] = (1 - weight) * base + weight * tint
     axes.imshow(shown, interpolation="bilinear")
     for patch in outlined:
-        left, top, right, bottom = patch.box
+        x, y, right, bottom = patch.box
         if strength[patch.position] > 0:
             edge = np.array(colour(max(0.45, float(strength[patch.position])))) / 255
-            axes.add_patch(Rectangle((left - 0.5, top - 0.5), right - left, bottom - top, fill=False, lw=1.6, ec=edge))
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), right - x, bottom - y, fill=False, lw=1.6, ec=edge))
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
@@ -150,7 +148,15 @@ def _balance(canvas, attribution: Attribution, left: float, top: float, width: f
     canvas.add_patch(Rectangle((left, top), width * image, 0.16, fc=dark, ec="none"))
     canvas.add_patch(Rectangle((left + width * image, top), width * (1 - image), 0.16, fc=light, ec="none"))
     canvas.text(left, top - 0.13, f"image {percent(image)}", fontsize=9, color=INK, va="center")
-    canvas.text(left + width, top - 0.13, f"question {percent(attribution.text_share)}", fontsize=9, color=INK, ha="right", va="center")
+    canvas.text(
+        left + width,
+        top - 0.13,
+        f"question {percent(attribution.text_share)}",
+        fontsize=9,
+        color=INK,
+        ha="right",
+        va="center",
+    )
     canvas.text(left, top + 0.33, calibration_words(attribution), fontsize=8, color=FAINT, va="center")
     about = f"{attribution.method} · target: {attribution.target.name} (underlined) · model: {attribution.trace.model}"
     canvas.text(left, top + 0.55, _plain(about), fontsize=8, color=FAINT, va="center")

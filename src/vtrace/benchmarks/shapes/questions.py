@@ -59,7 +59,9 @@ def exist(scene: Scene, rng: random.Random) -> Draft | None:
     colours, shapes = _tally(scene, "colour"), _tally(scene, "shape")
     yes = rng.random() < 0.5
     pairs = sorted(
-        (c, s) for c in colours for s in shapes
+        (c, s)
+        for c in colours
+        for s in shapes
         if ((c, s) in present) == yes and colours[c] >= 1 + yes and shapes[s] >= 1 + yes
     )
     if not pairs:
@@ -115,7 +117,7 @@ def walk(scene: Scene, rng: random.Random, steps: int, read: bool = False) -> Dr
     question = f"Start at the {{{start.colour}}} {{{start.shape}}}."
     reasoning = f"The {start.name} is at {start.cell}."
     for index, (way, thing) in enumerate(zip(ways, path[1:], strict=True)):
-        marked = " ".join("{%s}" % word if word != "of" else word for word in way.split())
+        marked = " ".join("{{{}}}".format(word) if word != "of" else word for word in way.split())
         question += f" {'Then go' if index else 'Go'} to the next shape {marked} it."
         reasoning += f" The next shape {way} it is " + ("" if read else f"the {thing.name} ") + f"at {thing.cell}."
     question += " What is there?" if read else " What is it?"
@@ -123,7 +125,9 @@ def walk(scene: Scene, rng: random.Random, steps: int, read: bool = False) -> Dr
 
 
 def colour_read(scene: Scene, rng: random.Random) -> Draft | None:
-    return _read_one(scene, rng, "shape", "colour", ("Find the only {%s} and name its colour.", "What colour is the {%s}?"))
+    return _read_one(
+        scene, rng, "shape", "colour", ("Find the only {%s} and name its colour.", "What colour is the {%s}?")
+    )
 
 
 def shape_read(scene: Scene, rng: random.Random) -> Draft | None:
@@ -193,8 +197,12 @@ def _census(found: Sequence[Thing], kind: str, value: str) -> str:
 def _next(scene: Scene, start: Thing, way: str) -> Thing | None:
     down, right = STEPS[way]
     ahead = [
-        t for t in scene.things
-        if (t.column == start.column and (t.row - start.row) * down > 0 if down
-            else t.row == start.row and (t.column - start.column) * right > 0)
+        t
+        for t in scene.things
+        if (
+            t.column == start.column and (t.row - start.row) * down > 0
+            if down
+            else t.row == start.row and (t.column - start.column) * right > 0
+        )
     ]
     return min(ahead, key=lambda t: abs(t.row - start.row) + abs(t.column - start.column), default=None)

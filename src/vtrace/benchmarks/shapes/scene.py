@@ -117,9 +117,13 @@ def render(scene: Scene) -> Image.Image:
 def _background(rng: np.random.Generator, width: int, height: int) -> np.ndarray:
     tint = rng.uniform(120, 205) + rng.normal(0, 12, 3)
     coarse = rng.normal(0, 10, (max(2, height // 24), max(2, width // 24), 3)).astype(np.float32)
-    blotches = np.stack([
-        np.asarray(Image.fromarray(coarse[..., c]).resize((width, height), Image.Resampling.BICUBIC)) for c in range(3)
-    ], axis=-1)
+    blotches = np.stack(
+        [
+            np.asarray(Image.fromarray(coarse[..., c]).resize((width, height), Image.Resampling.BICUBIC))
+            for c in range(3)
+        ],
+        axis=-1,
+    )
     grain = rng.uniform(2, 9) * rng.standard_normal((height, width, 1), dtype=np.float32)
     return np.clip(tint.astype(np.float32) + blotches + grain, 0, 255).astype(np.uint8)
 
@@ -142,7 +146,9 @@ def _outline(thing: Thing) -> list[tuple[float, float]]:
                 corner
                 for k in range(4)
                 for corner in (
-                    (tip, math.pi / 2 * k - lean), (tip, math.pi / 2 * k + lean), (inner, math.pi / 2 * k + math.pi / 4),
+                    (tip, math.pi / 2 * k - lean),
+                    (tip, math.pi / 2 * k + lean),
+                    (inner, math.pi / 2 * k + math.pi / 4),
                 )
             ]
     return [(thing.x + radius * r * math.cos(a + turn), thing.y + radius * r * math.sin(a + turn)) for r, a in polar]

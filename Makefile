@@ -1,0 +1,43 @@
+# Everything runs from .venv in this folder; both commands set it up on a fresh machine.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types pinhole card bench clean
+
+demo: .venv/installed
+	@mkdir -p out
+	$(BIN)/vtrace explain --target answer --html out/report.html --png out/figure.png --json out/attribution.json
+	@echo "Open out/report.html in a browser: the picture, the words, and what the answer relied on."
+
+test: .venv/installed-dev lint types
+	$(BIN)/python -m pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+
+types: .venv/installed-dev
+	$(BIN)/mypy
+
+pinhole: .venv/installed
+	$(BIN)/python -m vtrace.pinhole.train
+
+card: .venv/installed
+	$(BIN)/python -m vtrace.pinhole.card
+
+bench: .venv/installed
+	$(BIN)/python bench/overhead.py
+
+# constraints.txt keeps torch at the CPU build: an open range would fetch gigabytes of CUDA packages.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv out build

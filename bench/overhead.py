@@ -1,0 +1,160 @@
+"""The cost of an explanation in bare forward passes: `python bench/overhead.py [--json]`.
+
+A randomly initialised Qwen3-VL decoder of over 100 million parameters, the real seam, the real stages.
+Times are medians of interleaved runs in one process, so that a noisy machine disturbs all of them alike;
+peak memory is measured in a fresh process each, as the high-water mark of resident memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import torch
+from transformers import Qwen3VLTextConfig
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
+
+from vtrace.lvlm.qwen_vl import QWEN3_VL
+from vtrace.lvlm.seam import Seam
+from vtrace.multihop import log_scores
+from vtrace.pairwise import PairwiseMatrix
+
+RESPONSE = 256  # generated tokens
+IMAGE, QUESTION = slice(32, -RESPONSE - 64), slice(-RESPONSE - 60, -RESPONSE - 4)
+
+
+class Decoder(torch.nn.Module):
+    """The part of a model that the seam stands at: a text decoder and its output embedding."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        config = Qwen3VLTextConfig(
+            vocab_size=8192, hidden_size=768, intermediate_size=2560, num_hidden_layers=16, num_attention_heads=12,
+            num_key_value_heads=4, head_dim=64, tie_word_embeddings=True,
+            rope_parameters=dict(
+                rope_type="default", rope_theta=1e6, mrope_section=[12, 10, 10], mrope_interleaved=True
+            ),
+        )  # fmt: skip
+        config._attn_implementation = "sdpa"
+        self.model = torch.nn.Module()
+        self.model.language_model = Qwen3VLTextModel(config).eval()
+
+    def get_input_embeddings(self):
+        return self.model.language_model.embed_tokens
+
+    def get_output_embeddings(self):
+        return lambda hidden: hidden @ self.get_input_embeddings().weight.T
+
+
+class Subject:
+    """One sequence of random tokens, and the passes over it."""
+
+    def __init__(self, tokens: int):
+        self.model = Decoder()
+        self.seam = Seam(self.model, QWEN3_VL, pad_id=0)
+        self.ids = torch.randint(1, 8192, (tokens,))
+        self.start = tokens - RESPONSE
+        with torch.no_grad():
+            embeds = self.model.get_input_embeddings()(self.ids[None])
+        positions = torch.arange(tokens).expand(3, 1, -1)
+        self.arguments = dict(inputs_embeds=embeds, position_ids=positions, attention_mask=None, use_cache=False)
+        self.image, self.question = torch.arange(tokens)[IMAGE], torch.arange(tokens)[QUESTION]
+
+    @property
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+    def bare(self) -> None:
+        self.seam.log_probabilities(self.arguments, self.ids, self.start)
+
+    def captured(self) -> torch.Tensor:
+        matrix = PairwiseMatrix(len(self.ids), [self.image, self.question])
+
+        def fold(layer):
+            matrix.add(layer.query, layer.key, layer.value, layer.update, layer.projection, layer.scaling, layer.mask)
+
+        with self.seam.capture(fold):
+            self.seam.log_probabilities(self.arguments, self.ids, self.start)
+        return matrix.finish()
+
+    def explanation(self, separately: bool = False) -> None:
+        """One target: the whole response. `separately`: every response token as a target of its own."""
+        pairwise = self.captured()
+        image, question = self.image.tolist(), self.question.tolist()
+        self.seam.log_probabilities_padded(self.arguments, self.ids, self.start, [image, question, image + question])
+        columns = torch.zeros(len(self.ids), RESPONSE if separately else 1)
+        for k in range(RESPONSE):
+            columns[self.start - 1 + k, k if separately else 0] = 1
+        log_scores(pairwise, columns)
+
+
+def measure(tokens: int, repeats: int) -> dict[str, float]:
+    subject = Subject(tokens)
+    runs = {
+        "bare": subject.bare,
+        "captured": subject.captured,
+        "explanation": subject.explanation,
+        "all_tokens": lambda: subject.explanation(separately=True),
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(repeats + 1):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run()
+            if turn:  # the first round warms up
+                times[name].append(time.perf_counter() - began)
+    median = {name: statistics.median(values) for name, values in times.items()}
+    return {
+        "tokens": tokens,
+        "parameters": subject.parameters,
+        "seconds": round(median["bare"], 3),
+        "captured": round(median["captured"] / median["bare"], 3),
+        "explanation": round(median["explanation"] / median["bare"], 3),
+        "all_tokens": round(median["all_tokens"] / median["explanation"], 3),
+        "memory": round(peak(tokens, "explanation") / peak(tokens, "bare"), 3),
+    }
+
+
+def peak(tokens: int, run: str) -> int:
+    """High-water mark of resident memory of a process that does nothing else, in bytes."""
+    command = [sys.executable, __file__, "--peak", run, "--tokens", str(tokens)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peak", choices=("bare", "explanation"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.peak:
+        getattr(Subject(args.tokens[0]), args.peak)()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        return
+    rows = [measure(tokens, args.repeats) for tokens in args.tokens]
+    if args.json:
+        print(json.dumps({"rows": rows}, indent=1))
+        return
+    print(
+        f"{rows[0]['parameters'] / 1e6:.0f} M parameters, {RESPONSE} response tokens, {torch.get_num_threads()} threads"
+    )
+    print(f"{'tokens':>7} {'bare [s]':>9} {'captured':>9} {'explanation':>12} {'all tokens':>11} {'memory':>7}")
+    for row in rows:
+        print(
+            f"{row['tokens']:7d} {row['seconds']:9.2f} {row['captured']:8.2f}x {row['explanation']:11.2f}x "
+            f"{row['all_tokens']:10.2f}x {row['memory']:6.2f}x"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""What people look at: JSON that loads back, a figure, a page without script or network, a table."""
+
+from __future__ import annotations
+
+import io
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import vtrace
+from vtrace.errors import InputError
+from vtrace.files import attribution_document, from_document, write_atomically
+from vtrace.report.console import show
+from vtrace.report.html import fragment, page
+from vtrace.report.scale import STOPS, colour, percent
+import itertools
+
+
+def test_json_loads_back_and_can_be_retargeted(attribution, tmp_path):
+    loaded = vtrace.read(attribution.save(tmp_path / "a.json"))
+    assert isinstance(loaded, vtrace.Attribution)
+    np.testing.assert_array_equal(loaded.scores, attribution.scores)
+    assert (loaded.target, loaded.calibration, loaded.options) == (
+        attribution.target,
+        attribution.calibration,
+        attribution.options,
+    )
+    np.testing.assert_allclose(loaded.retarget("answer").scores, attribution.retarget("answer").scores, rtol=1e-12)
+
+
+def test_json_without_its_matrix_keeps_the_scores(attribution):
+    loaded = from_document(json.loads(json.dumps(attribution_document(attribution, matrix=False))))
+    np.testing.assert_array_equal(loaded.scores, attribution.scores)
+    with pytest.raises(InputError, match="scores only"):
+        loaded.retarget("answer")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schema": "vtrace.attribution/99"}', '{"schema": "vtrace.trace/1"}', "\x00\x01"]
+)
+def test_a_damaged_file_is_one_clear_line(tmp_path, text):
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(InputError, match=r"^[^\n]+$"):
+        vtrace.read(tmp_path / "bad.json")
+
+
+def test_figure_shows_the_picture_large_enough_to_see(attribution, tmp_path):
+    figure = Image.open(attribution.save(tmp_path / "a.png"))
+    assert figure.width >= 1500
+    assert figure.height >= 600
+    assert len(figure.convert("RGB").getcolors(1 << 24)) > 1000
+
+
+class Collector(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text, self.links = [], "", []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_page_is_self_contained(attribution, tmp_path):
+    text = attribution.save(tmp_path / "a.html").read_text()
+    found = Collector()
+    found.feed(text)
+    assert found.links == []
+    assert "script" not in found.tags
+    assert found.tags.count("rect") == len(attribution.trace.patches)
+    for piece in (attribution.trace.question, attribution.trace.answer_text):
+        assert piece in found.text
+
+
+def test_everything_in_the_page_is_escaped(pinhole):
+    nasty = '<script>alert("x")</script> & <img src=x onerror=alert(1)>'
+    told = vtrace.trace(
+        pinhole, vtrace.example("dev-0").images, f"Is it {nasty}?", response=f"{nasty}\nFinal answer: {nasty}"
+    )
+    found = Collector()
+    found.feed(page(vtrace.attribute(pinhole, told, "answer")))
+    assert "script" not in found.tags
+    assert found.tags.count("img") == 1
+    assert "onerror=alert(1)" in found.text
+
+
+def test_a_notebook_shows_the_picture_by_itself(attribution):
+    assert attribution._repr_html_() == fragment(attribution)
+    assert "<svg" in attribution._repr_html_()
+
+
+def test_console_prints_ranking_shares_status_and_answer(attribution):
+    out = io.StringIO()
+    show(attribution, Console(file=out, width=120))
+    text = out.getvalue()
+    for piece in (attribution.trace.answer_text, "image", "text", "Calibrated", attribution.top(1)[0].label):
+        assert piece in text
+
+
+def test_colour_is_never_the_only_carrier(attribution, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    show(attribution, Console(file=out, width=120, force_terminal=True))
+    assert "38;2" not in out.getvalue()
+    assert percent(attribution.top(1)[0].score) in out.getvalue()
+
+
+def test_the_scale_darkens_steadily():
+    lightness = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in (colour(k / 50) for k in range(51))]
+    assert all(a > b for a, b in itertools.pairwise(lightness))
+    assert (colour(0), colour(1)) == (STOPS[0], STOPS[-1])
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a"])
+def test_unknown_endings_are_refused(attribution, tmp_path, name):
+    with pytest.raises(InputError, match=r"\.json, \.html or \.png"):
+        attribution.save(tmp_path / name)
+
+
+def test_nothing_half_written_stays_behind(tmp_path):
+    (tmp_path / "kept.txt").write_text("old")
+
+    def fail(file):
+        file.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "kept.txt", fail)
+    assert (tmp_path / "kept.txt").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_an_unwritable_place_is_an_input_error(attribution, tmp_path):
+    with pytest.raises(InputError, match="cannot write"):
+        attribution.save(tmp_path / "no" / "folder" / "a.json")
