@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from html.parser import HTMLParser
 
@@ -17,7 +18,6 @@ from vtrace.files import attribution_document, from_document, write_atomically
 from vtrace.report.console import show
 from vtrace.report.html import fragment, page
 from vtrace.report.scale import STOPS, colour, percent
-import itertools
 
 
 def test_json_loads_back_and_can_be_retargeted(attribution, tmp_path):

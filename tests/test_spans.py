@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from vtrace.spans import detokenise, find_answer, split_sentences, word_runs
-import itertools
 
 TEXTS = [
     "The red star is at row 2 column 3.\nFinal answer: red star",

@@ -37,6 +37,7 @@ SMOOTHING = 0.03  # keeps likelihoods off the ceiling, where single patches woul
 OBJECTS = (6, 10)
 HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}  # sampled more often
 WORKERS = 2
+SAVE_EVERY = 100
 
 
 def learning_rate(step: int, steps: int, warmup: int = 100) -> float:
@@ -177,7 +178,7 @@ def run_stage(
                 loss=round(loss, 4),
                 **{k: round(v, 4) for k, v in facts.items()},
             )
-        if step % 100 == 0 or step == steps:
+        if step % SAVE_EVERY == 0 or step == steps:
             state = dict(
                 module=module.state_dict(), optimisers=[o.state_dict() for o in optimisers], step=step, minutes=minutes
             )

@@ -72,10 +72,10 @@ def _picture(axes, attribution: Attribution, index: int, image, strength: np.nda
         shown[top:bottom, left:right] = (1 - weight) * base + weight * tint
     axes.imshow(shown, interpolation="bilinear")
     for patch in outlined:
-        x, y, right, bottom = patch.box
+        x, y, x_end, y_end = patch.box
         if strength[patch.position] > 0:
             edge = np.array(colour(max(0.45, float(strength[patch.position])))) / 255
-            axes.add_patch(Rectangle((x - 0.5, y - 0.5), right - x, bottom - y, fill=False, lw=1.6, ec=edge))
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), x_end - x, y_end - y, fill=False, lw=1.6, ec=edge))
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():

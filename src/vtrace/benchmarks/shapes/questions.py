@@ -117,7 +117,7 @@ def walk(scene: Scene, rng: random.Random, steps: int, read: bool = False) -> Dr
     question = f"Start at the {{{start.colour}}} {{{start.shape}}}."
     reasoning = f"The {start.name} is at {start.cell}."
     for index, (way, thing) in enumerate(zip(ways, path[1:], strict=True)):
-        marked = " ".join("{{{}}}".format(word) if word != "of" else word for word in way.split())
+        marked = " ".join(f"{{{word}}}" if word != "of" else word for word in way.split())
         question += f" {'Then go' if index else 'Go'} to the next shape {marked} it."
         reasoning += f" The next shape {way} it is " + ("" if read else f"the {thing.name} ") + f"at {thing.cell}."
     question += " What is there?" if read else " What is it?"
