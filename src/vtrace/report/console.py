@@ -18,11 +18,15 @@ def show(attribution: Attribution, console: Console, count: int = 10) -> None:
 
 def render(attribution: Attribution, count: int = 10) -> RenderableType:
     trace = attribution.trace
+    head = Table.grid(padding=(0, 2, 0, 0))
+    head.add_column(style="dim")
+    head.add_column()
+    head.add_row("Question", Text(trace.question))
+    head.add_row("Response", _shaded(attribution))
+    head.add_row("Answer", Text(trace.answer_text or "(no 'Final answer:' line)", "bold"))
+    head.add_row("Target", Text(attribution.target.name))
     parts: list[RenderableType] = [
-        Text.assemble(("Question  ", "dim"), trace.question),
-        Text.assemble(("Response  ", "dim"), _shaded(attribution)),
-        Text.assemble(("Answer    ", "dim"), (trace.answer_text or "(no 'Final answer:' line)", "bold")),
-        Text.assemble(("Target    ", "dim"), attribution.target.name),
+        head,
         "",
         _table(attribution, count),
         "",

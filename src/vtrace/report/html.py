@@ -31,6 +31,8 @@ STYLE = """
 .vt .w{border-radius:4px;padding:1px 2px;margin:0 -1px}
 .vt .t{text-decoration:underline;text-underline-offset:4px;text-decoration-thickness:2px}
 .vt p.text{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}
+/* The scale runs from paper to dark ink, so in dark mode shaded text stays on paper. */
+@media (prefers-color-scheme:dark){.vt p.text{background:#fffdf8;color:#1f1a24;border-radius:8px;padding:8px 12px}}
 .vt .bar{display:flex;height:14px;border-radius:7px;overflow:hidden;margin:4px 0}
 .vt .ends{display:flex;justify-content:space-between;font-size:14px}
 .vt .small{font-size:13px;color:var(--faint);margin:4px 0 0}
@@ -63,7 +65,7 @@ def fragment(attribution: Attribution) -> str:
     pictures = "".join(_picture(attribution, index, strength) for index in range(len(trace.images)))
     notes = "".join(f'<p class="small">Note: {escape(note)}</p>' for note in attribution.warnings)
     return f"""<style>{STYLE}</style><main class="vt">
-<h1>{escape(trace.answer_text or "(no final answer)")}</h1>
+<h1>{escape(f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer")}</h1>
 <p class="meta">{escape(attribution.method)} · target: {escape(attribution.target.name)} (underlined) · model: {escape(trace.model)} · {len(trace)} tokens</p>
 <div class="cols"><div>{pictures}{_legend(full)}</div><div>
 <h2>Question</h2><p class="text">{_words(attribution, "question", strength)}</p>

@@ -35,8 +35,8 @@ def build(attribution: Attribution) -> Figure:
     tall = sum(picture * ratio + GAP for ratio in ratios)
     left = MARGIN + (picture + GAP if count else 0)
     lines = _layout(attribution, WIDTH - left - MARGIN, measure)
-    text_height = LINE * (len(lines) + 1) + 1.55
-    height = max(tall + 1.0, text_height) + 2 * MARGIN
+    text_height = LINE * len(lines) + 1.2
+    height = max(tall + 0.4, text_height) + 2 * MARGIN
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
     canvas = figure.add_axes((0, 0, 1, 1))
