@@ -149,6 +149,15 @@ class TestPictures:
 
 
 class TestQuestions:
+    @pytest.mark.parametrize(
+        "question", ["a", "user", "assistant", "e", "image", "Final answer: <answer>", "<answer>'."]
+    )
+    def test_a_question_that_is_also_a_word_of_the_template(self, pinhole, question):
+        found = vtrace.trace(pinhole, Image.new("RGB", (64, 64)), question, response="Final answer: x")
+        first, last = found.positions("question")[0], found.positions("question")[-1]
+        assert found.text[found.offsets[first][0] : found.offsets[last][1]] == question
+        assert first > found.positions("image")[-1]
+
     @pytest.mark.parametrize("question", ["", "  \n "])
     def test_empty(self, pinhole, question):
         with pytest.raises(InputError, match="question is empty"):

@@ -116,7 +116,7 @@ class Attribution:
         if self.pairwise is None:
             raise InputError("this attribution holds scores only; save it with its matrix to change the target")
         targets = [(p,) for p in range(self.trace.prompt_length, len(self.trace))]
-        return _log_scores(self.pairwise, targets, self.options).numpy()
+        return _log_scores(self.pairwise, targets, self.options).cpu().numpy()
 
     def save(self, path: str | Path) -> Path:
         """Write .json (loads back), .html (one self-contained page) or .png, by the name's ending."""

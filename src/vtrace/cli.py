@@ -96,7 +96,7 @@ def explain(
         from .generate import as_example
         from .generate import trace as ask
         from .lvlm import load
-        from .report import save
+        from .report import save_html, save_json, save_png
         from .types import Trace
 
         options = make_options(
@@ -121,11 +121,10 @@ def explain(
             frozen = ask(lvlm, asked, response=response or None, max_new_tokens=max_new_tokens)
         say(f"Tracing {len(frozen)} tokens: 1 captured pass" + (" and 3 padded ones" if calibrate else ""))
         attribution = attribute(lvlm, frozen, target, **vars(options))
-        if save_trace:
-            save(frozen, save_trace)
-        written = [attribution.save(place) for place in (html, png) if place]
-        if json not in ("", "-"):
-            written.append(attribution.save(Path(json) if json.endswith(".json") else Path(f"{json}.json")))
+        written = [save_json(frozen, save_trace)] if save_trace else []
+        written += [save_html(attribution, html)] if html else []
+        written += [save_png(attribution, png)] if png else []
+        written += [save_json(attribution, json)] if json not in ("", "-") else []
     if json == "-":
         document = attribution_document(attribution, matrix=False)
         document["trace"]["images"] = []

@@ -107,13 +107,18 @@ def encode_prompt(lvlm: Lvlm, example: Example, system: str) -> tuple[dict[str, 
     placeholder = processor.tokenizer.decode([lvlm.image_token_id])
     if placeholder in example.question or placeholder in system:
         raise InputError(f"the question contains {placeholder!r}, which stands for a picture; remove it")
-    content = [{"type": "image"} for _ in example.images] + [{"type": "text", "text": example.question}]
+    text = _render(lvlm, len(example.images), example.question, system)
+    inputs = processor(text=[text], images=list(example.images), return_tensors="pt").to(lvlm.device)
+    return dict(inputs), inputs["input_ids"][0].tolist()
+
+
+def _render(lvlm: Lvlm, pictures: int, question: str, system: str) -> str:
+    """The prompt as text, by the model's own chat template: pictures first, then the question."""
+    content = [{"type": "image"} for _ in range(pictures)] + [{"type": "text", "text": question}]
     messages = [{"role": "user", "content": content}]
     if system:
         messages.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
-    text = processor.apply_chat_template(messages, add_generation_prompt=True)
-    inputs = processor(text=[text], images=list(example.images), return_tensors="pt").to(lvlm.device)
-    return dict(inputs), inputs["input_ids"][0].tolist()
+    return lvlm.processor.apply_chat_template(messages, add_generation_prompt=True)
 
 
 def _generate(lvlm: Lvlm, inputs: dict[str, Any], budget: int, streamer: Any) -> tuple[list[int], str]:
@@ -156,7 +161,7 @@ def freeze(
     start = len(prompt)
     text, offsets = detokenise(decode, ids)
     image_positions = [p for p, token in enumerate(prompt) if token == lvlm.image_token_id]
-    asked = _find_question(text, example.question, offsets, start, image_positions)
+    asked = _find_question(lvlm, example, system, text[: offsets[start - 1][1]])
     kinds = ["template"] * start + ["response"] * len(reply)
     for p in overlapping(offsets, asked, stop=start):
         kinds[p] = "question"
@@ -174,13 +179,18 @@ def freeze(
     )  # fmt: skip
 
 
-def _find_question(text: str, question: str, offsets: list[Span], start: int, image_positions: list[int]) -> Span:
-    """The last place in the prompt where the question stands: templates put it behind the pictures."""
-    end = offsets[start - 1][1]
-    found = text.rfind(question, 0, end)
-    if found < 0:
-        raise InputError("the model's chat template changed the question, so its words cannot be found in the prompt")
-    return found, found + len(question)
+def _find_question(lvlm: Lvlm, example: Example, system: str, prompt: str) -> Span:
+    """Where the question stands in the prompt, told by what the template puts behind it.
+
+    A search for its words would not do: a question can be a word of the template.
+    """
+    mark = "\u27e6question\u27e7"
+    behind = _render(lvlm, len(example.images), mark, system).partition(mark)[2]
+    end = len(prompt) - len(behind)
+    start = end - len(example.question)
+    if prompt[start:end] != example.question or not prompt.endswith(behind):
+        raise InputError("the model's chat template changes the question, so its words cannot be found in the prompt")
+    return start, end
 
 
 def _patches(lvlm: Lvlm, example: Example, inputs: dict[str, Any], positions: list[int]) -> tuple[Patch, ...]:

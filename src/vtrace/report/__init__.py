@@ -13,24 +13,30 @@ from ..types import Trace
 
 def save(thing: Attribution | Trace, path: str | Path) -> Path:
     """Write a trace (.json) or an attribution (.json, .html, .png) in the format of the name's ending."""
-    path = Path(path)
+    ending = Path(path).suffix.lower()
+    if ending == ".json":
+        return save_json(thing, path)
     if isinstance(thing, Trace):
-        if path.suffix != ".json":
-            raise InputError(f"a trace is saved as .json, not {path.suffix or 'without an ending'}")
-        return write_atomically(path, lambda file: file.write_text(dump(trace_document(thing)), encoding="utf-8"))
-    match path.suffix.lower():
-        case ".json":
-            return write_atomically(path, lambda f: f.write_text(dump(attribution_document(thing)), encoding="utf-8"))
-        case ".html" | ".htm":
-            from .html import page
-
-            return write_atomically(path, lambda file: file.write_text(page(thing), encoding="utf-8"))
-        case ".png":
-            from .png import draw
-
-            return write_atomically(path, lambda file: draw(thing, file))
-    raise InputError(f"cannot save as {path.name!r}: the name has to end in .json, .html or .png")
+        raise InputError(f"a trace is saved as .json, not as {Path(path).name!r}")
+    if ending == ".html":
+        return save_html(thing, path)
+    if ending == ".png":
+        return save_png(thing, path)
+    raise InputError(f"cannot save as {Path(path).name!r}: the name has to end in .json, .html or .png")
 
 
-def dump(document: dict) -> str:
-    return json.dumps(document, ensure_ascii=False)
+def save_json(thing: Attribution | Trace, path: str | Path) -> Path:
+    document = trace_document(thing) if isinstance(thing, Trace) else attribution_document(thing)
+    return write_atomically(path, lambda file: file.write_text(json.dumps(document, ensure_ascii=False), "utf-8"))
+
+
+def save_html(attribution: Attribution, path: str | Path) -> Path:
+    from .html import page
+
+    return write_atomically(path, lambda file: file.write_text(page(attribution), "utf-8"))
+
+
+def save_png(attribution: Attribution, path: str | Path) -> Path:
+    from .png import draw
+
+    return write_atomically(path, lambda file: draw(attribution, file))
