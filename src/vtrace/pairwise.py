@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-12
-BLOCK_BYTES = 24 << 20  # memory for one block of attention rows of all heads
+BLOCK_BYTES = 8 << 20  # memory for one block of attention rows of all heads
 
 
 class PairwiseMatrix:
