@@ -28,7 +28,7 @@ card: .venv/installed
 bench: .venv/installed
 	$(BIN)/python bench/overhead.py
 
-# constraints.txt keeps torch at the CPU build: an open range would fetch gigabytes of CUDA packages.
+# Every set-up path goes through constraints.txt: with an open range, pip would fetch the newest torch there is.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch

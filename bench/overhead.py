@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
@@ -130,6 +132,14 @@ def peak(tokens: int, run: str) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+def high_water_mark() -> int:
+    """Of this process alone: unlike VmHWM, ru_maxrss starts at the peak of the process that started it."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * int(re.search(r"VmHWM:\s*(\d+)", status.read_text())[1])
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -139,7 +149,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.peak:
         getattr(Subject(args.tokens[0]), args.peak)()
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        print(high_water_mark())
         return
     rows = [measure(tokens, args.repeats) for tokens in args.tokens]
     if args.json:

@@ -114,7 +114,9 @@ BAD = {
     "output is a folder": (["explain", "--png", "."], 2, "is a folder"),
     "missing trace": (["explain", "--trace", "nothing.json"], 2, "there is no file nothing.json"),
     "missing model": (["explain", "--model", "no/such-model-here"], 3, "cannot find the model"),
-    "bad device": (["explain", "--device", "cuda"], 3, "--device cpu"),
+    "bad device": (["explain", "--device", "abacus"], 3, "use cpu or cuda"),
+    "two sources": (["explain", "a.png", "What?", "--example", "test-1"], 2, "exclude each other"),
+    "trace and response": (["explain", "--trace", "a.json", "--response", "yes"], 2, "leave out --response"),
     "bad dtype": (["explain", "--dtype", "float99"], 3, "unknown dtype"),
 }
 
@@ -178,6 +180,26 @@ def test_doctor(run):
     facts = json.loads(out)
     assert facts["fits_context"] is False
     assert facts["plan"]["matrix_bytes"] == 4 * 100_000**2
+
+
+def test_doctor_still_reports_when_the_model_is_not_supported(run, tmp_path):
+    from transformers import LlamaConfig
+
+    LlamaConfig(num_hidden_layers=1).save_pretrained(tmp_path / "text")
+    code, out, err = run("doctor", "--model", tmp_path / "text")
+    assert (code, err) == (3, "")
+    assert "torch" in out
+    assert "takes no pictures" in " ".join(out.split())
+
+
+def test_out_of_memory_is_one_line(run, monkeypatch):
+    def exhaust(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("vtrace.attribution.capture_pairwise", exhaust)
+    code, _, err = run("explain")
+    assert (code, err.count("\n")) == (3, 1)
+    assert "out of memory" in err
 
 
 def test_doctor_counts_the_decoders_parameters_exactly_enough(run, pinhole):

@@ -125,5 +125,10 @@ def test_a_long_chain_of_weak_edges_does_not_vanish():
     torch.testing.assert_close(found[1:-1], expected[1:], rtol=1e-6, atol=1e-3)
 
 
+def test_an_enormous_gamma_does_not_overflow():
+    found = log_scores(random_pairwise(300), column(300, [299]), gamma=1e6)[:-1, 0]
+    assert torch.isfinite(found).all()
+
+
 def test_a_matrix_of_zeros_gives_zero_scores():
     assert (log_scores(torch.zeros(10, 10), column(10, [9])) == -math.inf).all()

@@ -17,6 +17,7 @@ from vtrace.errors import InputError
 from vtrace.files import attribution_document, from_document, write_atomically
 from vtrace.report.console import show
 from vtrace.report.html import fragment, page
+from vtrace.report.png import build
 from vtrace.report.scale import STOPS, colour, percent
 
 
@@ -33,10 +34,20 @@ def test_json_loads_back_and_can_be_retargeted(attribution, tmp_path):
 
 
 def test_json_without_its_matrix_keeps_the_scores(attribution):
-    loaded = from_document(json.loads(json.dumps(attribution_document(attribution, matrix=False))))
+    loaded = from_document(json.loads(json.dumps(attribution_document(attribution, whole=False))))
     np.testing.assert_array_equal(loaded.scores, attribution.scores)
     with pytest.raises(InputError, match="scores only"):
         loaded.retarget("answer")
+    assert "no picture" not in page(loaded)
+    assert build(loaded).get_size_inches()[1] > 1
+
+
+@pytest.mark.parametrize("key", ["scores", "trace", "pairwise", "calibration"])
+def test_a_document_with_a_part_missing_or_short_is_refused(attribution, key):
+    document = json.loads(json.dumps(attribution_document(attribution)))
+    document[key] = document[key][:3] if isinstance(document[key], list) else {}
+    with pytest.raises(InputError, match=r"^the document is damaged[^\n]*$"):
+        from_document(document)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ def test_words_are_what_people_read(pinhole):
         ("FINAL ANSWER： 星", "", "星"),
         ("So the final answer is: 42\n", "So the", "42"),
         ("Final answer:\n\n$\\boxed{4}$\nDone", "", "\\boxed{4}"),
+        ("Thus\n**Final answer**: B", "Thus", "B"),
+        ("Final answer: $5", "", "$5"),
         ("No marker here", "No marker here", None),
         ("Cut off. Final answer:", "Cut off.", None),
     ],

@@ -34,6 +34,9 @@ def text_of(trace, spec):
         ('"red star"#2', " red star"),
         ("'It is red'", " It is red"),
         (r"/\d/", "12"),
+        ("/^The/", "The"),
+        ("/star$/", " star"),
+        (1, " red"),
         ("tokens 0-1", "The red"),
         ([1, 2], " red star"),
         (slice(0, 2), "The red"),
@@ -53,7 +56,7 @@ def test_occurrences_are_counted(told):
     ("spec", "word"),
     [
         ('"blue"', "does not contain 'blue'"),
-        ('"red star"#5', "only 2 times"),
+        ('"red star"#5', "there is no occurrence 5"),
         ("/[/", "not valid"),
         ("/zebra/", "nothing in the response matches"),
         ("sentence 9", "the response has 3"),

@@ -33,9 +33,10 @@ def test_words_cover_everything_but_the_image(trace):
     assert covered == trace.positions("question", "template", "response")
 
 
-def test_greedy_decoding_stops_by_itself(trace):
+def test_greedy_decoding_stops_by_itself(pinhole, trace):
     assert trace.finish == "stop"
-    assert trace.ids[-1] == trace.ids[-1]
+    assert trace.ids[-1] == pinhole.processor.tokenizer.eos_token_id
+    assert "<|im_end|>" not in trace.response
     assert trace.answer_text
     assert trace.text[slice(*trace.reasoning)].endswith(".")
 
@@ -66,11 +67,21 @@ def test_a_painted_cell_changes_the_feature_of_its_own_patch_most(pinhole):
         assert int(change[0].norm(dim=-1).argmax()) == patch.position
 
 
+def test_several_pictures(pinhole):
+    images = [vtrace.example("dev-1").images[0], vtrace.example("dev-2").images[0]]
+    found = vtrace.trace(pinhole, images, "Where is the red star?", response="It is there.\nFinal answer: there")
+    assert {p.image for p in found.patches} == {0, 1}
+    assert [p.position for p in found.patches] == found.positions("image")
+    explained = vtrace.attribute(pinhole, found)
+    assert explained.image_share + explained.text_share == pytest.approx(1)
+    assert any(item.label.startswith("picture 2 patch") for item in explained.ranking())
+
+
 def test_a_supplied_response_is_traced(pinhole):
     text = "I think it is a blue cross — naïvely 🙂.\nFinal answer: blue cross"
     found = vtrace.trace(pinhole, vtrace.example("dev-1"), response=text)
     assert found.finish == "supplied"
-    assert found.response == text + "<|im_end|>"
+    assert found.response == text
     assert found.answer_text == "blue cross"
 
 
@@ -130,6 +141,23 @@ class TestPictures:
         with pytest.raises(InputError, match=r"megapixels|exceeds limit"):
             open_image(tmp_path / "bomb.png")
 
+    def test_a_question_in_place_of_a_picture(self):
+        with pytest.raises(InputError, match="cannot read"):
+            open_image("what is this? " * 40)
+
+    def test_sixteen_bits_keep_their_shades(self):
+        import numpy as np
+
+        ramp = Image.fromarray(np.tile(np.linspace(0, 65535, 64).astype("uint16"), (32, 1)))
+        shades = np.asarray(open_image(ramp))[0, :, 0].astype(int)
+        assert shades[0] == 0
+        assert shades[-1] == 255
+        assert (np.diff(shades) >= 0).all()
+
+    def test_none(self, pinhole):
+        with pytest.raises(InputError, match="at least one"):
+            vtrace.trace(pinhole, [], "What is it?")
+
     def test_too_thin(self):
         with pytest.raises(InputError, match="too thin"):
             open_image(Image.new("RGB", (4000, 4)))
@@ -163,9 +191,19 @@ class TestQuestions:
         with pytest.raises(InputError, match="question is empty"):
             vtrace.trace(pinhole, Image.new("RGB", (64, 64)), question)
 
-    def test_picture_placeholder(self, pinhole):
-        with pytest.raises(InputError, match="stands for a picture"):
-            vtrace.trace(pinhole, Image.new("RGB", (64, 64)), "What is <|image_pad|>?")
+    @pytest.mark.parametrize("mark", ["<|image_pad|>", "<|video_pad|>"])
+    def test_picture_placeholder(self, pinhole, mark):
+        picture = Image.new("RGB", (64, 64))
+        with pytest.raises(InputError, match="the prompt contains"):
+            vtrace.trace(pinhole, picture, f"What is {mark}?")
+        with pytest.raises(InputError, match="the response contains"):
+            vtrace.trace(pinhole, picture, "What is it?", response=f"It is {mark}.")
+
+    def test_decomposed_characters_are_composed(self, pinhole):
+        found = vtrace.trace(
+            pinhole, vtrace.Example((Image.new("RGB", (64, 64)),), " caf\u0065\u0301? "), response="no"
+        )
+        assert found.question == "caf\u00e9?"
 
     def test_longer_than_the_context(self, pinhole):
         with pytest.raises(InputError, match="more than the model's context"):

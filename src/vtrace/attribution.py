@@ -161,6 +161,10 @@ def make_options(**options: Any) -> Options:
 
 def encode_trace(lvlm: Lvlm, trace: Trace) -> Arguments:
     """Decoder arguments for the whole frozen sequence, through the model's own processor and forward."""
+    if not trace.images:
+        raise InputError(
+            "this trace was saved without its pictures; save it as a file with --save-trace or --json FILE"
+        )
     inputs, prompt = encode_prompt(lvlm, Example(trace.images, trace.question), trace.system)
     if tuple(prompt) != trace.ids[: trace.prompt_length]:
         raise ModelError(f"this trace was made with {trace.model}; {lvlm.name} reads its prompt differently")

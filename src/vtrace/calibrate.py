@@ -1,4 +1,4 @@
-"""Stage 3: image and text on one scale, by a two-player Shapley value (Eqs. 10 to 12)."""
+"""Stage 3: image and text on one scale, by a two-player Shapley value (Eqs. 8 to 11)."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from . import __version__
-from .errors import InputError, VTraceError
+from .errors import InputError, ModelError, VTraceError
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -56,7 +56,9 @@ def explain(
     images_and_question: Annotated[
         Optional[list[str]], typer.Argument(metavar="[IMAGE… QUESTION]", show_default=False)  # noqa: UP045
     ] = None,
-    model: Model = "pinhole",
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole' (the default).")
+    ] = "",
     target: Annotated[
         str,
         typer.Option(
@@ -85,6 +87,11 @@ def explain(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
     """Explain one answer: which image patches and words did it rely on?"""
+    sources = {"pictures": images_and_question, "--example": example, "--trace": trace}
+    if len(given := [name for name, value in sources.items() if value]) > 1:
+        raise InputError(f"{given[0]} and {given[1]} exclude each other; give one of them")
+    if trace and response:
+        raise InputError("--trace has a response already; leave out --response")
     for place in (html, png, save_trace, Path(json) if json not in ("", "-") else None):
         _check_writable(place)
     with _progress(quiet) as say:
@@ -107,13 +114,14 @@ def explain(
         if trace is not None:
             loaded = read(trace)
             frozen = loaded if isinstance(loaded, Trace) else loaded.trace
-            model = frozen.model if model == "pinhole" else model
+            model = model or frozen.model
         elif images_and_question and len(images_and_question) < 2:
             raise InputError("give at least one picture and a question: vtrace explain IMAGE… QUESTION")
         elif images_and_question:
             asked = as_example(images_and_question[:-1], images_and_question[-1])
         else:
             asked = embedded(example or SHOWN)
+        model = model or "pinhole"
         say(f"Loading {model}")
         lvlm = load(model, dtype=dtype or None, device=device or None)
         if frozen is None:
@@ -126,9 +134,7 @@ def explain(
         written += [save_png(attribution, png)] if png else []
         written += [save_json(attribution, json)] if json not in ("", "-") else []
     if json == "-":
-        document = attribution_document(attribution, matrix=False)
-        document["trace"]["images"] = []
-        print(jsonlib.dumps(document, ensure_ascii=False))
+        print(jsonlib.dumps(attribution_document(attribution, whole=False), ensure_ascii=False))
     else:
         from rich.console import Console
 
@@ -151,27 +157,38 @@ def doctor(
     facts = examine(model, tokens)
     if json:
         print(jsonlib.dumps(facts, indent=1))
-        return
+    else:
+        _print_facts(facts, tokens)
+    if not facts["supported"]:
+        raise typer.Exit(ModelError.exit_code)
+
+
+def _print_facts(facts: dict[str, Any], tokens: int) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     packages = ", ".join(f"{name} {found or '(not installed)'}" for name, found in facts["packages"].items())
-    plan = facts["plan"]
+    rows = {
+        "Python": facts["python"],
+        "packages": packages,
+        "device": f"{facts['device']}; numbers in {facts['dtype']} precision",
+        "model": f"{facts['model']}: {facts['status']}",
+    }
+    if facts["supported"]:
+        plan, heads = facts["plan"], facts["heads"]
+        fit = "fit" if facts["fits_context"] else "do NOT fit"
+        rows |= {
+            "decoder": f"{facts['family']}, {facts['layers']} layers, {heads[0]} heads on {heads[1]} key/value heads, "
+            f"{plan['parameters'] / 1e6:,.1f} M parameters",
+            "sequence": f"{tokens:,} tokens {fit} into the context of {facts['context']:,}",
+            "memory": f"{_bytes(plan['weights_bytes'])} of decoder weights, {_bytes(plan['working_bytes'])} to work, "
+            f"{_bytes(plan['matrix_bytes'])} for the pairwise matrix",
+            "passes": plan["passes"],
+        }
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for label, value in (
-        ("Python", facts["python"]),
-        ("packages", packages),
-        ("device", f"{facts['device']}; numbers in {facts['dtype']} precision"),
-        ("model", f"{model}: {facts['family']}, {facts['status']}"),
-        ("decoder", f"{facts['layers']} layers, {facts['heads'][0]} heads on {facts['heads'][1]} key/value heads, "
-                    f"{plan['parameters'] / 1e6:,.1f} M parameters"),
-        ("sequence", f"{tokens:,} tokens " + ("fit" if facts["fits_context"] else "do NOT fit")
-                     + f" into the context of {facts['context']:,}"),
-        ("memory", f"{_bytes(plan['weights_bytes'])} of decoder weights, {_bytes(plan['working_bytes'])} to work in, "
-                   f"{_bytes(plan['matrix_bytes'])} for the pairwise matrix"),
-        ("passes", plan["passes"]),
-    ):  # fmt: skip
-        table.add_row(f"[dim]{label}[/dim]", value)
+    for label, value in rows.items():
+        table.add_row(Text(label, "dim"), Text(value))
     Console().print(table)
 
 
@@ -184,13 +201,15 @@ def _bytes(count: float) -> str:
 
 
 def _check_writable(path: Path | None) -> None:
-    """Before minutes of work: is there a folder to write to?"""
+    """Before minutes of work: is there a folder, and may we write to it?"""
     if path is None:
         return
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a file name")
     if not path.absolute().parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(f"cannot write {path}: the folder {path.absolute().parent} is read-only; choose another")
 
 
 @contextmanager
@@ -213,9 +232,14 @@ def main() -> None:
     except VTraceError as error:
         print(f"vtrace: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        print("vtrace: out of memory; use a smaller picture, a smaller model, or --device cpu", file=sys.stderr)
+        sys.exit(ModelError.exit_code)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:  # typer has already turned the key press into an exit
-            print("vtrace: interrupted; nothing was written", file=sys.stderr)
+            print("vtrace: interrupted; no file was left half-written", file=sys.stderr)
         raise
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .errors import ModelError
 from .lvlm import EMBEDDED, family_of, read_config
 from .pairwise import BLOCK_BYTES
 
@@ -29,16 +30,22 @@ class Plan:
 
 def examine(name: str, tokens: int) -> dict[str, Any]:
     """Versions, device, family and cost as one JSON-ready dictionary. Loads no weights."""
-    config = read_config(str(EMBEDDED.get(name, name)), name)
-    family = family_of(config, name)
-    text = config.get_text_config()
     cuda = torch.cuda.is_available()
-    return {
+    facts: dict[str, Any] = {
         "python": platform.python_version(),
         "packages": {package: _version(package) for package in PACKAGES},
         "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
         "dtype": "the checkpoint's" if cuda else "float32",
         "model": name,
+    }
+    try:
+        config = read_config(str(EMBEDDED.get(name, name)), name)
+        family = family_of(config, name)
+    except ModelError as error:
+        return facts | {"supported": False, "status": str(error)}
+    text = config.get_text_config()
+    return facts | {
+        "supported": True,
         "family": family.name,
         "status": family.status,
         "layers": text.num_hidden_layers,

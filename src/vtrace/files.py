@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .attribution import Attribution
 from .errors import InputError
+from .lvlm import first_line
 from .types import Calibration, Options, Patch, Target, Trace, Word
 
 TRACE_SCHEMA = "vtrace.trace/1"
@@ -46,23 +47,23 @@ def from_document(document: Any, name: str = "the document") -> Trace | Attribut
             return _trace(document)
         if schema == ATTRIBUTION_SCHEMA:
             return _attribution(document)
-    except (KeyError, TypeError, ValueError, zlib.error) as error:
-        raise InputError(f"{name} is damaged: {type(error).__name__}: {error}") from error
+    except Exception as error:  # whatever a damaged file makes the parts stumble over
+        raise InputError(f"{name} is damaged: {type(error).__name__}: {first_line(error)}") from error
     raise InputError(f"{name} has schema {schema!r}; this version reads {TRACE_SCHEMA} and {ATTRIBUTION_SCHEMA}")
 
 
-def trace_document(trace: Trace) -> dict[str, Any]:
+def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
     """A trace as JSON, pictures as PNG."""
     fields = {f.name: getattr(trace, f.name) for f in dataclasses.fields(trace)}
-    fields["images"] = [encode_image(image) for image in trace.images]
+    fields["images"] = [encode_image(image) for image in trace.images] if pictures else None
     fields["patches"] = [dataclasses.astuple(patch) for patch in trace.patches]
     fields["words"] = [dataclasses.astuple(word) for word in trace.words]
     return {"schema": TRACE_SCHEMA, **fields}
 
 
-def attribution_document(attribution: Attribution, matrix: bool = True) -> dict[str, Any]:
-    """An attribution as JSON; with its matrix it can be retargeted after loading."""
-    pairwise = attribution.pairwise if matrix else None
+def attribution_document(attribution: Attribution, whole: bool = True) -> dict[str, Any]:
+    """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
+    pairwise = attribution.pairwise if whole else None
     likelihoods = attribution.likelihoods
     return {
         "schema": ATTRIBUTION_SCHEMA,
@@ -84,7 +85,7 @@ def attribution_document(attribution: Attribution, matrix: bool = True) -> dict[
         "scores": [float(score) for score in attribution.scores],
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
-        "trace": trace_document(attribution.trace),
+        "trace": trace_document(attribution.trace, pictures=whole),
         "pairwise": None if pairwise is None else encode_matrix(pairwise),
     }
 
@@ -98,23 +99,27 @@ def encode_image(image: Image.Image) -> str:
 
 def encode_matrix(pairwise: Tensor) -> dict[str, Any]:
     """The strict upper triangle, row by row, as compressed little-endian float32 in base64."""
-    rows, columns = np.triu_indices(len(pairwise), k=1)
-    values = pairwise.cpu().float().numpy()[rows, columns].astype("<f4")
+    upper = np.triu(np.ones((len(pairwise),) * 2, dtype=bool), k=1)
+    values = pairwise.cpu().float().numpy()[upper].astype("<f4")
     return {"size": len(pairwise), "upper": base64.b64encode(zlib.compress(values.tobytes(), 6)).decode("ascii")}
 
 
 def decode_matrix(document: dict[str, Any]) -> Tensor:
     size = int(document["size"])
     matrix = np.zeros((size, size), dtype=np.float32)
-    matrix[np.triu_indices(size, k=1)] = np.frombuffer(zlib.decompress(base64.b64decode(document["upper"])), "<f4")
+    matrix[np.triu(np.ones((size, size), dtype=bool), k=1)] = np.frombuffer(
+        zlib.decompress(base64.b64decode(document["upper"])), "<f4"
+    )
     return torch.from_numpy(matrix)
 
 
 def _trace(document: dict[str, Any]) -> Trace:
     fields = {key: _tupled(value) for key, value in document.items() if key != "schema"}
     fields["images"] = tuple(
-        Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in document["images"]
+        Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in document["images"] or ()
     )
+    if not len(fields["ids"]) == len(fields["offsets"]) == len(fields["kinds"]) > fields["prompt_length"] > 0:
+        raise ValueError("ids, offsets and kinds differ in length")
     fields["patches"] = tuple(Patch(*patch) for patch in fields["patches"])
     fields["words"] = tuple(Word(*word) for word in fields["words"])
     return Trace(**fields)
@@ -122,8 +127,11 @@ def _trace(document: dict[str, Any]) -> Trace:
 
 def _attribution(document: dict[str, Any]) -> Attribution:
     likelihoods, pairwise = document["likelihoods"], document["pairwise"]
+    trace = _trace(document["trace"])
+    if len(document["scores"]) != len(trace) or (pairwise and pairwise["size"] != len(trace)):
+        raise ValueError("scores or matrix do not fit the trace")
     return Attribution(
-        trace=_trace(document["trace"]),
+        trace=trace,
         target=Target(document["target"]["name"], tuple(document["target"]["positions"])),
         scores=np.array(document["scores"], dtype=np.float64),
         log_scale=document["log_scale"],

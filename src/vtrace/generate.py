@@ -6,6 +6,7 @@ import os
 import unicodedata
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from .errors import InputError
-from .lvlm import Lvlm
+from .lvlm import Lvlm, first_line
 from .lvlm.family import grid_boxes
 from .prompt import SYSTEM_PROMPT
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
@@ -32,7 +33,7 @@ def trace(
 
     >>> trace(lvlm, "officer.jpg", "What is this person's job?")  # doctest: +SKIP
     """
-    example = images if isinstance(images, Example) else as_example(images, question)
+    example = tidy(images) if isinstance(images, Example) else as_example(images, question)
     inputs, prompt = encode_prompt(lvlm, example, system)
     room = lvlm.context - len(prompt)
     if room < 1:
@@ -54,37 +55,51 @@ def trace(
 def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
     """Open the pictures and tidy the question."""
     several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]
-    question = unicodedata.normalize("NFC", question).strip()
-    if not question:
+    return tidy(Example(tuple(map(open_image, several)), question))
+
+
+def tidy(example: Example) -> Example:
+    """An example that can be asked: upright RGB pictures, a question in composed characters."""
+    question = unicodedata.normalize("NFC", example.question)
+    if not question.strip():
         raise InputError("the question is empty; ask something about the picture")
-    return Example(tuple(open_image(picture) for picture in several), question)
+    if not example.images:
+        raise InputError("there is no picture; give at least one")
+    return replace(example, images=tuple(map(open_image, example.images)), question=question.strip())
 
 
 def open_image(picture: Picture) -> Image.Image:
     """An RGB picture, upright, or an error that says what is wrong with the file."""
-    if isinstance(picture, Image.Image):
-        loaded = picture
-    else:
-        path = Path(picture)
-        if not path.exists():
-            raise InputError(f"there is no picture at {path}")
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; give a picture file")
-        if path.stat().st_size == 0:
-            raise InputError(f"{path} is empty")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-                with Image.open(path) as opened:
-                    _check_size(opened, str(path))
-                    loaded = opened.copy()
-        except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-            reason = (
-                "is not a picture that Pillow can read" if isinstance(error, UnidentifiedImageError) else str(error)
-            )
-            raise InputError(f"cannot read {path}: {reason}; save it as PNG or JPEG and try again") from error
-    _check_size(loaded, "the picture")
-    upright = ImageOps.exif_transpose(loaded)
+    name = "the picture" if isinstance(picture, Image.Image) else str(picture)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's notes on odd metadata
+            if isinstance(picture, Image.Image):
+                return _rgb(picture, name)
+            path = Path(picture)
+            if not path.exists():
+                raise InputError(f"there is no picture at {name}")
+            if path.is_dir():
+                raise InputError(f"{name} is a folder; give a picture file")
+            if path.stat().st_size == 0:
+                raise InputError(f"{name} is empty")
+            with Image.open(path) as opened:
+                return _rgb(opened, name)
+    except InputError:
+        raise
+    except Exception as error:  # decoders raise whatever a damaged file makes them stumble over
+        unknown = isinstance(error, UnidentifiedImageError)
+        reason = "it is not a picture that Pillow can read" if unknown else first_line(error)
+        raise InputError(f"cannot read {name[:200]}: {reason}; save it as PNG or JPEG and try again") from error
+
+
+def _rgb(image: Image.Image, name: str) -> Image.Image:
+    _check_size(image, name)
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode == "F":
+        raise InputError(f"{name} has floating-point pixels of unknown range; save it as PNG or JPEG")
+    if upright.mode.startswith("I"):  # 16 bits per pixel
+        return upright.point(lambda value: value / 256).convert("L").convert("RGB")
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
         upright = upright.convert("RGBA")
         upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
@@ -104,12 +119,19 @@ def _check_size(image: Image.Image, name: str) -> None:
 def encode_prompt(lvlm: Lvlm, example: Example, system: str) -> tuple[dict[str, Any], list[int]]:
     """Processor output for the prompt, and its token ids."""
     processor = lvlm.processor
-    placeholder = processor.tokenizer.decode([lvlm.image_token_id])
-    if placeholder in example.question or placeholder in system:
-        raise InputError(f"the question contains {placeholder!r}, which stands for a picture; remove it")
+    _refuse_placeholders(lvlm, f"{system}\n{example.question}", "prompt")
     text = _render(lvlm, len(example.images), example.question, system)
     inputs = processor(text=[text], images=list(example.images), return_tensors="pt").to(lvlm.device)
     return dict(inputs), inputs["input_ids"][0].tolist()
+
+
+def _refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
+    """Text that stands for a picture or a video would be counted as one."""
+    config = lvlm.model.config
+    for token in (config.image_token_id, getattr(config, "video_token_id", None)):
+        placeholder = "" if token is None else lvlm.processor.tokenizer.decode([token])
+        if placeholder and placeholder in text:
+            raise InputError(f"the {where} contains {placeholder!r}, which stands for a picture or video; remove it")
 
 
 def _render(lvlm: Lvlm, pictures: int, question: str, system: str) -> str:
@@ -128,8 +150,8 @@ def _generate(lvlm: Lvlm, inputs: dict[str, Any], budget: int, streamer: Any) ->
             repetition_penalty=1.0, streamer=streamer,
         )  # fmt: skip
     reply = ids[0, inputs["input_ids"].shape[1] :].tolist()
-    if not reply:
-        raise InputError("the model gave an empty response")
+    if not set(reply) - _ends(lvlm):
+        raise InputError("the model gave an empty response; ask differently, or supply a response")
     return reply, "stop" if reply[-1] in _ends(lvlm) else "length"
 
 
@@ -138,6 +160,7 @@ def _supplied(lvlm: Lvlm, response: str) -> list[int]:
     response = unicodedata.normalize("NFC", response).strip()
     if not response:
         raise InputError("the supplied response is empty")
+    _refuse_placeholders(lvlm, response, "response")
     tokenizer = lvlm.processor.tokenizer
     return [*tokenizer(response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
 
@@ -168,12 +191,13 @@ def freeze(
     for p in image_positions:
         kinds[p] = "image"
     end = start + len(reply) - (reply[-1] in _ends(lvlm))
-    response_start, response_end = offsets[start][0], offsets[max(end - 1, start)][1]
+    response_start, response_end = offsets[start][0], offsets[end - 1][1]
     reasoning, answer = find_answer(text, response_start, response_end)
     return Trace(
         model=lvlm.name, images=example.images, system=system, question=example.question, ids=tuple(ids),
         prompt_length=start, text=text, offsets=tuple(offsets), kinds=tuple(kinds),
         patches=_patches(lvlm, example, inputs, image_positions), words=tuple(_words(text, offsets, kinds)),
+        response_span=(response_start, response_end),
         sentences=tuple(split_sentences(text[:response_end], response_start)), reasoning=reasoning, answer=answer,
         finish=finish, evidence_boxes=example.evidence_boxes, evidence_words=example.evidence_words,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Stage 2: all direct and indirect paths summed in closed form (Eqs. 6 to 9).
+"""Stage 2: all direct and indirect paths summed in closed form (Eqs. 5 to 7).
 
 R = (I - γŴ)⁻¹ - I is never formed. Scores need its column sums (inflow) and its sums over chosen
 receivers (outflow): two triangular substitutions with a few right-hand sides. All terms are
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-12
-BLOCK = 128  # rows per exponent: (1 + γ)^128 stays far inside float64
+BLOCK = 128  # rows per exponent: (1 + γ)^128 stays inside float64 for any sensible γ
 _TINY = 1e-280  # below this a float64 sum may have lost terms to underflow
 
 
@@ -40,7 +40,7 @@ def log_direct(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0) -> Tenso
 
 
 def log_scores(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0, multihop: bool = True) -> Tensor:
-    """log u for one receiver set per column (Eq. 9): T,k; -inf from the first receiver of a column on.
+    """log u for one receiver set per column: T,k; -inf from the first receiver of a column on.
 
     u = (1 + In) · Out counts paths that begin at a token and paths that pass through it. Without
     multi-hop there is nothing to pass through, and u is the direct attribution alone.
@@ -102,9 +102,9 @@ def _path_sums(pairwise: Tensor, start: Tensor, scale: float, inward: bool) -> T
 
 
 def _underflowed(sums: Tensor, start: Tensor, edges) -> Tensor:
-    """Columns in which a positive path sum came out as zero or too small to trust."""
+    """Columns in which a positive path sum came out as zero, infinite, or too small to trust."""
     doubtful = (sums < _TINY) & (sums > 0)
-    lost = doubtful.any(dim=0)
+    lost = doubtful.any(dim=0) | ~torch.isfinite(sums).all(dim=0)
     length = len(sums)
     last = length - 1 - start.flip(0).to(torch.uint8).argmax(dim=0)  # no path leaves the last receiver
     inside = torch.arange(length, device=sums.device)[:, None] < last

@@ -1,4 +1,4 @@
-"""Stage 1: who wrote into whom, as a modality-centred pairwise matrix W (Eqs. 3 to 5).
+"""Stage 1: who wrote into whom, as a modality-centred pairwise matrix W (Eqs. 2 to 4).
 
 One attention layer at a time is folded into W and forgotten. The d-dimensional writes f are never
 built: an inner product with the update Δ equals one in head space, ⟨v O_h, Δ⟩ = ⟨v, O_h Δ⟩, and
@@ -58,7 +58,7 @@ class PairwiseMatrix:
 
 
 def centre(value: Tensor, groups: list[Tensor]) -> Tensor:
-    """Subtract from each position the mean over its group (Eq. 4); positions in no group keep theirs."""
+    """Subtract from each position the mean over its group (Eq. 3); positions in no group keep theirs."""
     value = value.clone() if groups else value
     for group in groups:
         value[:, group] -= value[:, group].mean(dim=1, keepdim=True)

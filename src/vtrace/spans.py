@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from .types import Span
 
-ANSWER_MARK = re.compile(r"final answer\s*(?:is\s*)?[:：]", re.IGNORECASE)
+ANSWER_MARK = re.compile(r"final answer[\s*_]*(?:is\s*)?[:：]", re.IGNORECASE)
 _INCOMPLETE = "\ufffd"  # what a decoder shows for the first bytes of a character
 _WORD = re.compile(
     r"<\|[^|<>]*\|>"  # special tokens
@@ -16,7 +16,7 @@ _WORD = re.compile(
     r"|\S"
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*]*\s+|(?<=[。！？])|\n+")
-_MARKDOWN = " \t\r\n*_`$"
+_MARKDOWN = " \t\r\n*_`"
 
 
 def detokenise(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, list[Span]]:
@@ -70,8 +70,8 @@ def word_runs(text: str, offsets: Sequence[Span], start: int, stop: int) -> list
         if runs and owner[position - start - 1] == own:
             runs[-1] = (runs[-1][0], runs[-1][1], position + 1)
         else:
-            runs.append((text[slice(*words[own])] if words else "", position, position + 1))
-    return runs
+            runs.append(("", position, position + 1))
+    return [(text[offsets[a][0] : offsets[b - 1][1]].strip(), a, b) for _, a, b in runs]
 
 
 def split_sentences(text: str, start: int) -> list[Span]:
@@ -96,5 +96,7 @@ def find_answer(text: str, start: int, stop: int) -> tuple[Span, Span | None]:
     line = text[mark.end() : stop].lstrip(_MARKDOWN)
     low = stop - len(line)
     answer = line.splitlines()[0].rstrip(_MARKDOWN) if line else ""
+    if len(answer) > 2 and answer[0] == answer[-1] == "$":  # a formula; a price keeps its sign
+        low, answer = low + 1, answer[1:-1]
     reasoning = text[start : mark.start()].rstrip(_MARKDOWN + "#")
     return (start, start + len(reasoning)), (low, low + len(answer)) if answer else None

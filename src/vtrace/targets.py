@@ -13,16 +13,18 @@ HELP = (
     "response, answer, reasoning, 'sentence 2', a quoted phrase such as '\"red star\"' "
     "(append #2 for its second occurrence), a regular expression such as '/row \\d/', or 'tokens 5-12'"
 )
-TargetSpec = str | Target | slice | Sequence[int]
+TargetSpec = str | Target | slice | int | Sequence[int]
 
 
 def find_target(trace: Trace, spec: TargetSpec) -> Target:
     """Resolve a target. Integers and slices count response tokens from 0."""
     if isinstance(spec, Target):
-        return spec
+        return _of_tokens(trace, [p - trace.prompt_length for p in spec.positions], spec.name)
     size = len(trace) - trace.prompt_length
     if isinstance(spec, slice):
         return _of_tokens(trace, range(*spec.indices(size)), f"tokens {spec.start or 0}-{(spec.stop or size) - 1}")
+    if isinstance(spec, int):
+        spec = [spec]
     if not isinstance(spec, str):
         return _of_tokens(trace, spec, "tokens " + ",".join(map(str, spec)))
 
@@ -54,12 +56,12 @@ def _sentence(trace: Trace, number: int) -> Target:
 
 
 def _phrase(trace: Trace, phrase: str, number: int) -> Target:
-    start = trace.offsets[trace.prompt_length][0]
-    found = [match.span() for match in re.finditer(re.escape(phrase), trace.text[start:])]
+    start = trace.response_span[0]
+    found = [match.span() for match in re.finditer(re.escape(phrase), trace.response)]
     if not found:
         raise InputError(f"the response does not contain {phrase!r}; it reads: {_quote(trace)}")
-    if number > len(found):
-        raise InputError(f"the response contains {phrase!r} only {len(found)} times, not {number}")
+    if not 1 <= number <= len(found):
+        raise InputError(f"the response contains {phrase!r} {len(found)} times; there is no occurrence {number}")
     low, high = found[number - 1]
     name = f'"{phrase}"' + (f" #{number}" if len(found) > 1 else "")
     return _of_spans(trace, [(start + low, start + high)], name, f"no token covers {phrase!r}")
@@ -70,8 +72,8 @@ def _pattern(trace: Trace, pattern: str) -> Target:
         compiled = re.compile(pattern)
     except re.error as error:
         raise InputError(f"the regular expression {pattern!r} is not valid: {error}") from error
-    start = trace.offsets[trace.prompt_length][0]
-    spans = [m.span() for m in compiled.finditer(trace.text, start) if m.end() > m.start()]
+    start = trace.response_span[0]
+    spans = [(start + m.start(), start + m.end()) for m in compiled.finditer(trace.response) if m.end() > m.start()]
     return _of_spans(
         trace, spans, f"/{pattern}/", f"nothing in the response matches {pattern!r}; it reads: {_quote(trace)}"
     )

@@ -62,6 +62,7 @@ class Trace:
     kinds: tuple[str, ...]
     patches: tuple[Patch, ...]
     words: tuple[Word, ...]
+    response_span: Span  # characters of `text`, without the end token
     sentences: tuple[Span, ...]  # characters of `text`, inside the response
     reasoning: Span  # characters of `text`
     answer: Span | None  # characters of `text`; None without a "Final answer:" line
@@ -78,7 +79,7 @@ class Trace:
 
     @property
     def response(self) -> str:
-        return self.text[self.offsets[self.prompt_length][0] :]
+        return self.text[slice(*self.response_span)]
 
     @property
     def answer_text(self) -> str | None:

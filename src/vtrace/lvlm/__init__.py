@@ -62,13 +62,15 @@ def load(
     source = str(EMBEDDED.get(name, name))
     family = family_of(read_config(source, name), name)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not device.startswith(("cpu", "cuda")):
+        raise ModelError(f"device {device!r} is not supported, because path sums need float64; use cpu or cuda")
     dtype = dtype or ("auto" if device.startswith("cuda") else "float32")
     if isinstance(dtype, str) and dtype not in DTYPES:
         raise ModelError(f"unknown dtype {dtype!r}; use one of: {', '.join(DTYPES)}")
     try:
         model = AutoModelForImageTextToText.from_pretrained(source, dtype=dtype, attn_implementation="sdpa")
         processor = load_processor(source)
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except Exception as error:  # weights and configurations can be damaged in many ways
         raise ModelError(f"cannot load {name}: {first_line(error)}") from error
     if not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; is its processor_config.json complete?")
@@ -83,7 +85,7 @@ def read_config(source: str, name: str) -> Any:
     """The configuration of a checkpoint, without its weights."""
     try:
         return AutoConfig.from_pretrained(source)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         hint = "give a hub id, a folder with config.json, or one of: " + ", ".join(EMBEDDED)
         raise ModelError(f"cannot find the model {name!r} ({first_line(error)}); {hint}") from error
 

@@ -19,11 +19,9 @@ class ImageOnlyProcessor(Qwen3VLProcessor):
         super().__init__(image_processor, tokenizer, None, chat_template=chat_template, **kwargs)
 
 
-def load_processor(name: str, **kwargs: Any) -> Any:
+def load_processor(name: str) -> Any:
     """The processor of a checkpoint; without torchvision, the image-only one for Qwen3-VL."""
-    if not is_torchvision_available() and AutoConfig.from_pretrained(name, **kwargs).model_type.startswith("qwen3_vl"):
-        image = Qwen2VLImageProcessorPil.from_pretrained(name, **kwargs)
-        processor = ImageOnlyProcessor.from_pretrained(name, image_processor=image, **kwargs)
-    else:
-        processor = AutoProcessor.from_pretrained(name, **kwargs)
-    return processor
+    if is_torchvision_available() or not AutoConfig.from_pretrained(name).model_type.startswith("qwen3_vl"):
+        return AutoProcessor.from_pretrained(name)
+    images = Qwen2VLImageProcessorPil.from_pretrained(name)
+    return ImageOnlyProcessor.from_pretrained(name, image_processor=images)

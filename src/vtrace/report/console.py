@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..attribution import Attribution
-from .scale import calibration_words, colour, ink, percent, strengths
+from .scale import Scale, calibration_words, colour, ink, percent
 
 
 def show(attribution: Attribution, console: Console, count: int = 10) -> None:
@@ -55,7 +55,7 @@ def _table(attribution: Attribution, count: int) -> Table:
             "█" * max(1, round(12 * item.score / full)) if full and item.score else "", _style(item.score / (full or 1))
         )
         label = item.label if item.kind == "image" else f"“{item.label}”"
-        table.add_row(str(rank), percent(item.score), bar, label, where)
+        table.add_row(str(rank), percent(item.score), bar, Text(label), where)
     return table
 
 
@@ -67,12 +67,12 @@ def _style(strength: float) -> Style:
 def _shaded(attribution: Attribution) -> Text:
     """The response with each word on the colour of its strength."""
     trace = attribution.trace
-    strength, _ = strengths(attribution)
+    scale = Scale(attribution)
     text = Text()
     end = trace.offsets[trace.prompt_length][0]
     for word in (w for w in trace.words if w.kind == "response" and not w.text.startswith("<|")):
         low, high = trace.offsets[word.start][0], trace.offsets[word.stop - 1][1]
-        level = float(strength[word.start : word.stop].max())
+        level = scale.strength(word.start, word.stop)
         piece = trace.text[max(low, end) : high]
         blank = len(piece) - len(piece.lstrip())
         style = f"{ink(level)} on rgb({','.join(map(str, colour(level)))})" if level > 0.08 else ""

@@ -9,14 +9,13 @@ from html import escape
 from PIL import Image
 
 from ..attribution import Attribution
-from .scale import STOPS, calibration_words, colour, ink, percent, strengths
+from .scale import STOPS, Scale, calibration_words, colour, ink, percent
 
-OUTLINED = 0.12
 MAX_SIDE = 1200  # pixels of the embedded picture
 
 STYLE = """
-:root{color-scheme:light dark;--ink:#1f1a24;--faint:#6b6372;--page:#fff;--line:#e5e0e8}
-@media (prefers-color-scheme:dark){:root{--ink:#efeaf2;--faint:#a79fae;--page:#17131a;--line:#37303c}}
+.vt{color-scheme:light dark;--ink:#1f1a24;--faint:#6b6372;--page:#fff;--line:#e5e0e8}
+@media (prefers-color-scheme:dark){.vt{--ink:#efeaf2;--faint:#a79fae;--page:#17131a;--line:#37303c}}
 .vt{font:16px/1.6 system-ui,-apple-system,"Segoe UI",sans-serif;color:var(--ink);background:var(--page);
  max-width:1080px;margin:0 auto;padding:28px 24px}
 .vt *{box-sizing:border-box}
@@ -52,7 +51,7 @@ def page(attribution: Attribution) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-        f"<title>{title}</title><style>body{{margin:0;background:#fff}}"
+        f"<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:0;background:#fff}}"
         "@media (prefers-color-scheme:dark){body{background:#17131a}}</style></head>"
         f"<body>{fragment(attribution)}</body></html>"
     )
@@ -61,35 +60,36 @@ def page(attribution: Attribution) -> str:
 def fragment(attribution: Attribution) -> str:
     """The contents, with their style: also what a notebook shows."""
     trace = attribution.trace
-    strength, full = strengths(attribution)
-    pictures = "".join(_picture(attribution, index, strength) for index in range(len(trace.images)))
+    scale = Scale(attribution)
+    pictures = "".join(_picture(attribution, index, scale) for index in range(len(trace.images)))
     notes = "".join(f'<p class="small">Note: {escape(note)}</p>' for note in attribution.warnings)
     return f"""<style>{STYLE}</style><main class="vt">
 <h1>{escape(f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer")}</h1>
 <p class="meta">{escape(attribution.method)} · target: {escape(attribution.target.name)} (underlined) · model: {escape(trace.model)} · {len(trace)} tokens</p>
-<div class="cols"><div>{pictures}{_legend(full)}</div><div>
-<h2>Question</h2><p class="text">{_words(attribution, "question", strength)}</p>
-<h2>Response</h2><p class="text">{_words(attribution, "response", strength)}</p>
+<div class="cols"><div>{pictures}{_legend(scale.full)}</div><div>
+<h2>Question</h2><p class="text">{_words(attribution, "question", scale)}</p>
+<h2>Response</h2><p class="text">{_words(attribution, "response", scale)}</p>
 <h2>Image and text</h2>{_balance(attribution)}{notes}
 <h2>Strongest evidence</h2>{_table(attribution)}
 </div></div></main>"""
 
 
-def _picture(attribution: Attribution, index: int, strength) -> str:
+def _picture(attribution: Attribution, index: int, scale: Scale) -> str:
     image = attribution.trace.images[index]
-    patches = sorted((p for p in attribution.trace.patches if p.image == index), key=lambda p: strength[p.position])
-    outlined = {p.position for p in patches[-max(1, round(OUTLINED * len(patches))) :] if strength[p.position] > 0}
+    patches = sorted(
+        (p for p in attribution.trace.patches if p.image == index), key=lambda p: scale.strength(p.position)
+    )
     cells = []
     for patch in patches:
         left, top, right, bottom = patch.box
-        level = float(strength[patch.position])
+        level = scale.strength(patch.position)
         red, green, blue = colour(level)
         edge = (
             f' stroke="rgb{colour(max(level, 0.45))}" stroke-width="{image.width / 130:.1f}"'
-            if patch.position in outlined
+            if patch.position in scale.outlined
             else ""
         )
-        share = percent(float(attribution.scores[patch.position]))
+        share = percent(scale.share(patch.position))
         cells.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
             f'fill="rgb({red},{green},{blue})" fill-opacity="{0.08 + 0.55 * level:.2f}"{edge}>'
@@ -102,7 +102,7 @@ def _picture(attribution: Attribution, index: int, strength) -> str:
     )
 
 
-def _words(attribution: Attribution, kind: str, strength) -> str:
+def _words(attribution: Attribution, kind: str, scale: Scale) -> str:
     """The text with each word shaded; blanks between words are kept as they are."""
     trace = attribution.trace
     targeted = set(attribution.target.positions)
@@ -115,8 +115,8 @@ def _words(attribution: Attribution, kind: str, strength) -> str:
         piece = trace.text[low:high]
         end = high
         lead = len(piece) - len(piece.lstrip())
-        level = float(strength[word.start : word.stop].max())
-        share = percent(float(attribution.scores[word.start : word.stop].sum()))
+        level = scale.strength(word.start, word.stop)
+        share = percent(scale.share(word.start, word.stop))
         named = " t" if targeted & set(range(word.start, word.stop)) else ""
         red, green, blue = colour(level)
         style = f' style="background:rgb({red},{green},{blue});color:{ink(level)}"' if level > 0.02 else ""

@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..attribution import Attribution
-from .scale import STOPS, calibration_words, colour, ink, percent, strengths
+from .scale import STOPS, Scale, calibration_words, colour, ink, percent
 
 INK, FAINT = "#1f1a24", "#746c7b"
 WIDTH, MARGIN, GAP = 12.0, 0.45, 0.35  # inches
 LINE, SIZE = 0.315, 11.5  # line height in inches, text size in points
-OUTLINED = 0.12  # share of patches that get an outline
 
 
 def draw(attribution: Attribution, path: Path) -> None:
@@ -27,11 +26,11 @@ def draw(attribution: Attribution, path: Path) -> None:
 def build(attribution: Attribution) -> Figure:
     """Pictures on the left, text on the right; as tall as its contents need."""
     trace = attribution.trace
-    strength, full = strengths(attribution)
+    scale = Scale(attribution)
     measure = _ruler()
     count = len(trace.images)
     ratios = [image.height / image.width for image in trace.images]
-    picture = min(4.6, 6.0 / max(ratios))
+    picture = min(4.6, 6.0 / max(ratios, default=1.0))
     tall = sum(picture * ratio + GAP for ratio in ratios)
     left = MARGIN + (picture + GAP if count else 0)
     lines = _layout(attribution, WIDTH - left - MARGIN, measure)
@@ -47,35 +46,35 @@ def build(attribution: Attribution) -> Figure:
     for index, image in enumerate(trace.images):
         tall_here = picture * ratios[index]
         axes = figure.add_axes((MARGIN / WIDTH, 1 - (top + tall_here) / height, picture / WIDTH, tall_here / height))
-        _picture(axes, attribution, index, image, strength)
+        _picture(axes, attribution, index, image, scale)
         top += tall_here + GAP
-    _legend(figure, canvas, MARGIN, top, picture if count else 4.0, full, height)
-    bottom = _text(canvas, lines, left, MARGIN, strength)
+    _legend(figure, canvas, MARGIN, top, picture if count else 4.0, scale.full, height)
+    bottom = _text(canvas, lines, left, MARGIN, scale)
     _balance(canvas, attribution, left, bottom + 0.35, WIDTH - left - MARGIN)
     return figure
 
 
-def _picture(axes, attribution: Attribution, index: int, image, strength: np.ndarray) -> None:
+def _picture(axes, attribution: Attribution, index: int, image, scale: Scale) -> None:
     """The picture in grey, each patch tinted by its strength; the strongest ones outlined, in their own colours."""
     grey = np.asarray(image.convert("L").convert("RGB"), dtype=float) / 255
     shown = 0.35 + 0.65 * grey
     original = np.asarray(image, dtype=float) / 255
     patches = [p for p in attribution.trace.patches if p.image == index]
-    order = sorted(patches, key=lambda p: -strength[p.position])
-    outlined = order[: max(1, round(OUTLINED * len(order)))]
     for patch in patches:
         left, top, right, bottom = (round(v) for v in patch.box)
-        level = float(strength[patch.position])
+        level = scale.strength(patch.position)
         tint = np.array(colour(level)) / 255
         weight = 0.12 + 0.55 * level
         base = 0.5 * original[top:bottom, left:right] + 0.5 * shown[top:bottom, left:right]
         shown[top:bottom, left:right] = (1 - weight) * base + weight * tint
     axes.imshow(shown, interpolation="bilinear")
-    for patch in outlined:
-        x, y, x_end, y_end = patch.box
-        if strength[patch.position] > 0:
-            edge = np.array(colour(max(0.45, float(strength[patch.position])))) / 255
+    for patch in patches:
+        if patch.position in scale.outlined:
+            x, y, x_end, y_end = patch.box
+            edge = np.array(colour(max(0.45, scale.strength(patch.position)))) / 255
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), x_end - x, y_end - y, fill=False, lw=1.6, ec=edge))
+    if len(attribution.trace.images) > 1:
+        axes.set_title(f"picture {index + 1}", fontsize=8, color=FAINT, loc="left", pad=3)
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
@@ -110,14 +109,14 @@ def _layout(attribution: Attribution, width: float, measure) -> list[list[tuple]
     return lines
 
 
-def _text(canvas, lines: list[list[tuple]], left: float, top: float, strength: np.ndarray) -> float:
+def _text(canvas, lines: list[list[tuple]], left: float, top: float, scale: Scale) -> float:
     y = top + 0.12
     for line in lines:
         for x, text, size, span, style in line:
             if style == "title":
                 canvas.text(left, y, text, fontsize=8, color=FAINT, va="center", fontweight="bold")
                 continue
-            level = float(strength[span[0] : span[1]].max())
+            level = scale.strength(*span)
             if level > 0.02:
                 box = FancyBboxPatch(
                     (left + x - 0.02, y - 0.115), size + 0.04, 0.23, boxstyle="round,pad=0,rounding_size=0.04",
@@ -138,7 +137,7 @@ def _legend(figure, canvas, left: float, top: float, width: float, full: float, 
     axes.axis("off")
     for place, text, align in ((0, "0 %", "left"), (1, f"{percent(full)} and more", "right")):
         canvas.text(left + place * width, top + 0.3, text, fontsize=8, color=FAINT, ha=align, va="center")
-    label = "share of the evidence, patches and words alike"
+    label = "share of the evidence"
     canvas.text(left + width / 2, top + 0.3, label, fontsize=8, color=FAINT, ha="center", va="center")
 
 

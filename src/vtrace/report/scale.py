@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..attribution import Attribution
 
 # Light to dark in even steps of lightness, from cream over orange to deep violet: ordered in
 # greyscale and for every common form of colour blindness.
 STOPS = ((255, 247, 227), (254, 217, 142), (251, 160, 82), (222, 87, 98), (157, 41, 122), (76, 18, 92))
+
+OUTLINED = 0.12  # share of patches that get an outline
 
 
 def colour(strength: float) -> tuple[int, int, int]:
@@ -25,20 +25,27 @@ def ink(strength: float) -> str:
     return "#ffffff" if strength > 0.55 else "#1f1a24"
 
 
-def full_scale(attribution: Attribution) -> float:
-    """The share shown at full strength: the strongest single piece of image or question evidence."""
-    ranking = attribution.ranking()
-    return max((item.score for item in ranking), default=0.0) or 1.0
-
-
-def strengths(attribution: Attribution) -> tuple[np.ndarray, float]:
-    """Strength of every position relative to the strongest evidence, and the share that is full strength.
+class Scale:
+    """Strength of patches and words relative to the strongest single piece of evidence.
 
     Response words can outweigh all evidence, because everything later passes through them; they are
     shown at full strength then.
     """
-    full = full_scale(attribution)
-    return np.clip(attribution.scores / full, 0, 1), full
+
+    def __init__(self, attribution: Attribution):
+        self.scores = attribution.scores
+        self.full = max((item.score for item in attribution.ranking()), default=0.0) or 1.0
+        patches = sorted(attribution.trace.patches, key=lambda patch: -self.scores[patch.position])
+        strongest = patches[: max(1, round(OUTLINED * len(patches)))]
+        self.outlined = {patch.position for patch in strongest if self.scores[patch.position] > 0}
+
+    def share(self, start: int, stop: int | None = None) -> float:
+        """Score of a position, or of a run of positions."""
+        return float(self.scores[start : start + 1 if stop is None else stop].sum())
+
+    def strength(self, start: int, stop: int | None = None) -> float:
+        """Between 0 and 1."""
+        return min(self.share(start, stop) / self.full, 1.0)
 
 
 def percent(share: float) -> str:

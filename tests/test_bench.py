@@ -1,0 +1,19 @@
+"""The benches print what they promise."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BENCH = Path(__file__).parent.parent / "bench"
+
+
+def test_overhead_prints_ratios():
+    command = [sys.executable, BENCH / "overhead.py", "--json", "--tokens", "384", "--repeats", "1"]
+    (row,) = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["rows"]
+    assert row["tokens"] == 384
+    assert row["parameters"] >= 100e6
+    for ratio in ("captured", "explanation", "all_tokens", "memory"):
+        assert 0.5 < row[ratio] < 20
