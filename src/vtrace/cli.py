@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ Examples:\n
 )
 def explain(
     images_and_question: Annotated[
-        Optional[list[str]], typer.Argument(metavar="[IMAGE… QUESTION]", show_default=False)  # noqa: UP045
+        list[str] | None, typer.Argument(metavar="[IMAGE… QUESTION]", show_default=False)
     ] = None,
     model: Annotated[
         str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole' (the default).")
@@ -69,11 +69,11 @@ def explain(
     ] = "response",
     example: Annotated[str, typer.Option(help="Which embedded example to explain, such as test-7.")] = "",
     response: Annotated[str, typer.Option(help="Explain this text instead of generating one.")] = "",
-    trace: Annotated[Optional[Path], typer.Option(help="Explain a saved trace.")] = None,  # noqa: UP045
-    save_trace: Annotated[Optional[Path], typer.Option(help="Save the frozen trace (.json).")] = None,  # noqa: UP045
+    trace: Annotated[Path | None, typer.Option(help="Explain a saved trace.")] = None,
+    save_trace: Annotated[Path | None, typer.Option(help="Save the frozen trace (.json).")] = None,
     json: Annotated[str, typer.Option(help="Write JSON here; '-' prints the scores without pictures and matrix.")] = "",
-    html: Annotated[Optional[Path], typer.Option(help="Write a self-contained page.")] = None,  # noqa: UP045
-    png: Annotated[Optional[Path], typer.Option(help="Write a figure.")] = None,  # noqa: UP045
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a figure.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Lines of the ranking to print.")] = 10,
     gamma: Annotated[float, typer.Option(min=0.0, help="Weight of longer paths.")] = 1.0,
     centring: Annotated[bool, typer.Option("--centring/--no-centring", help="Centre within modality.")] = True,
