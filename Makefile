@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types pinhole card bench clean
+.PHONY: demo test lint types docs pinhole card bench clean
 
 demo: .venv/installed
 	@mkdir -p out
@@ -13,8 +13,8 @@ test: .venv/installed-dev lint types
 	$(BIN)/python -m pytest
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench docs
+	$(BIN)/ruff format --check src tests bench docs
 
 types: .venv/installed-dev
 	$(BIN)/mypy
@@ -24,6 +24,9 @@ pinhole: .venv/installed
 
 card: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.card
+
+docs: .venv/installed
+	$(BIN)/python docs/cli.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 bench: .venv/installed
 	$(BIN)/python bench/overhead.py

@@ -66,6 +66,16 @@ def test_figure_shows_the_picture_large_enough_to_see(attribution, tmp_path):
     assert len(figure.convert("RGB").getcolors(1 << 24)) > 1000
 
 
+def test_figure_takes_any_script_and_leaves_mathematics_alone(pinhole, tmp_path):
+    text = r"So $x^2 + \frac{1}{2}$ costs $5, 画像 🙂 [/bold].\nFinal answer: $4$"
+    told = vtrace.trace(pinhole, vtrace.example("dev-0").images, "Ist es 星 $y_1$ {a}?", response=text)
+    found = vtrace.attribute(pinhole, told, "answer")
+    assert found.save(tmp_path / "a.png").stat().st_size > 10_000
+    show(found, Console(file=io.StringIO()))
+    drawn = {t.get_text() for t in build(found).axes[0].texts}
+    assert {"画", "🙂"} <= drawn
+
+
 class Collector(HTMLParser):
     def __init__(self):
         super().__init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ LINE, SIZE = 0.315, 11.5  # line height in inches, text size in points
 
 def draw(attribution: Attribution, path: Path) -> None:
     """Write the figure as PNG."""
-    build(attribution).savefig(path, format="png", dpi=150, facecolor="white")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # shown as a box, which says enough
+        build(attribution).savefig(path, format="png", dpi=150, facecolor="white")
 
 
 def build(attribution: Attribution) -> Figure:
@@ -123,7 +126,7 @@ def _text(canvas, lines: list[list[tuple]], left: float, top: float, scale: Scal
                     fc=np.array(colour(level)) / 255, ec="none",
                 )  # fmt: skip
                 canvas.add_patch(box)
-            canvas.text(left + x, y, _plain(text), fontsize=SIZE, color=ink(level), va="center_baseline")
+            canvas.text(left + x, y, text, fontsize=SIZE, color=ink(level), va="center_baseline", parse_math=False)
             if style == "target":
                 canvas.plot([left + x, left + x + size], [y + 0.135] * 2, color=INK, lw=1.1, solid_capstyle="butt")
         y += LINE
@@ -147,33 +150,23 @@ def _balance(canvas, attribution: Attribution, left: float, top: float, width: f
     canvas.add_patch(Rectangle((left, top), width * image, 0.16, fc=dark, ec="none"))
     canvas.add_patch(Rectangle((left + width * image, top), width * (1 - image), 0.16, fc=light, ec="none"))
     canvas.text(left, top - 0.13, f"image {percent(image)}", fontsize=9, color=INK, va="center")
-    canvas.text(
-        left + width,
-        top - 0.13,
-        f"question {percent(attribution.text_share)}",
-        fontsize=9,
-        color=INK,
-        ha="right",
-        va="center",
-    )
+    question = f"question {percent(attribution.text_share)}"
+    canvas.text(left + width, top - 0.13, question, fontsize=9, color=INK, ha="right", va="center")
     canvas.text(left, top + 0.33, calibration_words(attribution), fontsize=8, color=FAINT, va="center")
     about = f"{attribution.method} · target: {attribution.target.name} (underlined) · model: {attribution.trace.model}"
-    canvas.text(left, top + 0.55, _plain(about), fontsize=8, color=FAINT, va="center")
-
-
-def _plain(text: str) -> str:
-    """matplotlib reads dollar signs as mathematics."""
-    return text.replace("$", r"\$")
+    canvas.text(left, top + 0.55, about, fontsize=8, color=FAINT, va="center", parse_math=False)
 
 
 def _ruler():
     """Width of a text in inches, in the font of the figure."""
     figure = Figure(figsize=(1, 1), dpi=100)
     renderer = FigureCanvasAgg(figure).get_renderer()
-    sample = figure.text(0, 0, "", fontsize=SIZE)
+    sample = figure.text(0, 0, "", fontsize=SIZE, parse_math=False)
 
     def measure(text: str) -> float:
-        sample.set_text(_plain(text))
-        return sample.get_window_extent(renderer).width / 100
+        sample.set_text(text)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            return sample.get_window_extent(renderer).width / 100
 
     return measure
