@@ -40,7 +40,7 @@ class Decoder(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         config = Qwen3VLTextConfig(
-            vocab_size=8192, hidden_size=768, intermediate_size=2560, num_hidden_layers=16, num_attention_heads=12,
+            vocab_size=8192, hidden_size=768, intermediate_size=2560, num_hidden_layers=14, num_attention_heads=12,
             num_key_value_heads=4, head_dim=64, tie_word_embeddings=True,
             rope_parameters=dict(
                 rope_type="default", rope_theta=1e6, mrope_section=[12, 10, 10], mrope_interleaved=True
@@ -144,7 +144,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peak", choices=("bare", "explanation"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:

@@ -11,12 +11,13 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from ..attribution import Attribution
+from ..attribution import Attribution, Evidence
 from .scale import STOPS, Scale, calibration_words, colour, ink, percent
 
 INK, FAINT = "#1f1a24", "#746c7b"
 WIDTH, MARGIN, GAP = 12.0, 0.45, 0.35  # inches
 LINE, SIZE = 0.315, 11.5  # line height in inches, text size in points
+ROW, LISTED = 0.25, 8  # height of a line of the ranking, and how many there are
 
 
 def draw(attribution: Attribution, path: Path) -> None:
@@ -37,7 +38,8 @@ def build(attribution: Attribution) -> Figure:
     tall = sum(picture * ratio + GAP for ratio in ratios)
     left = MARGIN + (picture + GAP if count else 0)
     lines = _layout(attribution, WIDTH - left - MARGIN, measure)
-    text_height = LINE * len(lines) + 1.2
+    items = attribution.top(LISTED)
+    text_height = LINE * len(lines) + 1.75 + ROW * len(items)
     height = max(tall + 0.4, text_height) + 2 * MARGIN
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
@@ -53,7 +55,8 @@ def build(attribution: Attribution) -> Figure:
         top += tall_here + GAP
     _legend(figure, canvas, MARGIN, top, picture if count else 4.0, scale.full, height)
     bottom = _text(canvas, lines, left, MARGIN, scale)
-    _balance(canvas, attribution, left, bottom + 0.35, WIDTH - left - MARGIN)
+    _balance(canvas, attribution, left, bottom + 0.25, WIDTH - left - MARGIN)
+    _ranking(canvas, items, left, bottom + 1.15, WIDTH - left - MARGIN)
     return figure
 
 
@@ -67,7 +70,7 @@ def _picture(axes, attribution: Attribution, index: int, image, scale: Scale) ->
         left, top, right, bottom = (round(v) for v in patch.box)
         level = scale.strength(patch.position)
         tint = np.array(colour(level)) / 255
-        weight = 0.12 + 0.55 * level
+        weight = 0.12 + 0.42 * level
         base = 0.5 * original[top:bottom, left:right] + 0.5 * shown[top:bottom, left:right]
         shown[top:bottom, left:right] = (1 - weight) * base + weight * tint
     axes.imshow(shown, interpolation="bilinear")
@@ -155,6 +158,20 @@ def _balance(canvas, attribution: Attribution, left: float, top: float, width: f
     canvas.text(left, top + 0.33, calibration_words(attribution), fontsize=8, color=FAINT, va="center")
     about = f"{attribution.method} · target: {attribution.target.name} (underlined) · model: {attribution.trace.model}"
     canvas.text(left, top + 0.55, about, fontsize=8, color=FAINT, va="center", parse_math=False)
+
+
+def _ranking(canvas, items: list[Evidence], left: float, top: float, width: float) -> None:
+    """The strongest evidence, patches and words in one list."""
+    canvas.text(left, top, "STRONGEST EVIDENCE", fontsize=8, color=FAINT, va="center", fontweight="bold")
+    full = items[0].score if items and items[0].score else 1.0
+    for rank, item in enumerate(items, start=1):
+        y = top + 0.08 + ROW * rank
+        label = item.label if item.kind == "image" else f"“{item.label}”"
+        canvas.text(left, y, label, fontsize=9, color=INK, va="center_baseline", parse_math=False)
+        canvas.text(left + 2.75, y, percent(item.score), fontsize=9, color=INK, va="center_baseline", ha="right")
+        level = item.score / full
+        fill = np.array(colour(0.25 + 0.6 * level)) / 255
+        canvas.add_patch(Rectangle((left + 2.9, y - 0.07), (width - 2.9) * level, 0.13, fc=fill, ec="none"))
 
 
 def _ruler():
