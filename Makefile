@@ -21,6 +21,7 @@ types: .venv/installed-dev
 
 pinhole: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.train
+	$(BIN)/python -m vtrace.pinhole.card
 
 card: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.card

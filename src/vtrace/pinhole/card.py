@@ -15,7 +15,9 @@ from .accuracy import measure
 
 def card(result: dict[str, Any], log: list[dict[str, Any]], decoder: int, total: int) -> str:
     """The card as Markdown, every number from the measurement or the training log."""
-    steps = {stage: [e for e in log if e["stage"] == stage and "loss" in e][-1] for stage in ("see", "reason")}
+    steps = {
+        stage: [e for e in log if e["stage"] == stage and "loss" in e][-1] for stage in ("see", "reason", "polish")
+    }
     minutes = sum(entry["minutes"] for entry in steps.values())
     rows = "\n".join(
         f"| {task} | {row['accuracy']:.3f} | {row['blank']:.3f} | {row['majority']:.3f} |"
@@ -37,10 +39,10 @@ M-RoPE; a vision tower of 4 layers with 2 x 2 merging and DeepStack from layers 
 
 ## How it was made
 
-`make pinhole`, fixed seed, on two CPU cores: {steps["see"]["of"]} steps in which the vision tower learns what each visual token
-shows and where, then {steps["reason"]["of"]} steps of 64 questions on the whole model, with label smoothing 0.03 so that likelihoods
-stay off the ceiling. The run that made these weights took {minutes:.0f} minutes beside other work; `training-log.jsonl` has its
-losses. Training scenes are disjoint from dev and test by construction.
+`make pinhole`, fixed seed, on two CPU cores, in three stages: {steps["see"]["of"]} steps in which the vision tower learns what each
+visual token shows and where; {steps["reason"]["of"]} steps of 64 questions on the whole model; {steps["polish"]["of"]} more on the tasks learnt last. Label
+smoothing of 0.03 keeps likelihoods off the ceiling. The run that made these weights took {minutes:.0f} minutes beside other work;
+`training-log.jsonl` has its losses. Training scenes are disjoint from dev and test by construction.
 
 ## Accuracy
 

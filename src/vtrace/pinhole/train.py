@@ -1,8 +1,9 @@
 """Train Pinhole from scratch: `python -m vtrace.pinhole.train` (or `make pinhole`).
 
-Two stages, as big models are made: the vision tower first learns to see (what does each visual token
-show, and where), then the whole model learns to reason and answer. Every batch is a function of the
-seed and the step, so a run that is killed continues from its last checkpoint as if nothing happened.
+Three stages, as big models are made: the vision tower first learns to see (what does each visual token
+show, and where), then the whole model learns to reason and answer, then it practises what it is still bad
+at. Every batch is a function of the seed and the step, so a run that is killed continues from its last
+checkpoint as if nothing happened.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ SEE_WEIGHT, SEE_RATE = 0.1, 0.25  # of the read-out loss, and of the tower's lea
 SMOOTHING = 0.03  # keeps likelihoods off the ceiling, where single patches would stop to matter
 OBJECTS = (6, 10)
 HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}  # sampled more often
+POLISH_STEPS, POLISH_RATE = 400, 0.5
+PRACTISED = {"exist": 8.0, "count": 2.0, "compare": 1.5}  # "is it among them?" is learnt last
 WORKERS = 2
 SAVE_EVERY = 100
 
@@ -76,15 +79,15 @@ class Reasoner(nn.Module):
     what it is shown sends back noise, and Muon turns noise into full-sized updates.
     """
 
-    def __init__(self, model: nn.Module, seer: Seer, packer: Packer):
+    def __init__(self, model: nn.Module, seer: Seer, packer: Packer, weights: dict[str, float]):
         super().__init__()
         self.model: Any = model
-        self.seer, self.packer = seer, packer
+        self.seer, self.packer, self.weights = seer, packer, weights
 
     def loss(self, seed: str, images: int) -> tuple[Tensor, dict[str, float]]:
         rng = random.Random(seed)
         shown = scenes(rng, images, OBJECTS)
-        batch = self.packer.pack(shown, rng, HARDER)
+        batch = self.packer.pack(shown, rng, self.weights)
         core = self.model.model
         seen = core.visual(batch.pixels, grid_thw=batch.grid)
         image = batch.ids == self.packer.image
@@ -117,7 +120,7 @@ def gradients(loss: Callable, parameters: list[nn.Parameter], seed: str, images:
     return sum(value for value, *_ in parts) / WORKERS, mean
 
 
-def optimiser(module: nn.Module, tower_rate: float) -> tuple[Muon, torch.optim.AdamW]:
+def optimiser(module: nn.Module, rate: float, tower_rate: float) -> tuple[Muon, torch.optim.AdamW]:
     """Muon for the matrices inside blocks, AdamW for embeddings, positions, norms, biases and read-outs."""
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {
         (inner, tower): [] for inner in (True, False) for tower in (True, False)
@@ -126,11 +129,9 @@ def optimiser(module: nn.Module, tower_rate: float) -> tuple[Muon, torch.optim.A
         inner = p.ndim == 2 and not any(part in name for part in ("embed", "lm_head", "heads"))
         groups[inner, "visual" in name].append(p)
 
-    def rated(inner: bool, rate: float) -> list[dict]:
-        shares = {True: tower_rate, False: 1.0}
-        return [
-            dict(params=groups[inner, t], lr=rate * s, peak=rate * s) for t, s in shares.items() if groups[inner, t]
-        ]
+    def rated(inner: bool, peak: float) -> list[dict]:
+        peaks = {True: peak * rate * tower_rate, False: peak * rate}
+        return [dict(params=groups[inner, tower], lr=p, peak=p) for tower, p in peaks.items() if groups[inner, tower]]
 
     return (
         Muon(rated(True, 2e-3), lr=2e-3, weight_decay=0.05),
@@ -145,11 +146,12 @@ def run_stage(
     steps: int,
     folder: Path,
     every: Callable[[int], dict],
+    rate: float = 1.0,
     tower_rate: float = 1.0,
 ) -> None:
     """Train one stage to its end, from its last checkpoint if there is one."""
     parameters = list(module.parameters())
-    optimisers = optimiser(module, tower_rate)
+    optimisers = optimiser(module, rate, tower_rate)
     checkpoint, step, spent = folder / f"{name}.pt", 0, 0.0
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
@@ -214,15 +216,18 @@ def main() -> None:
     run_stage("see", seer, SEE_IMAGES, SEE_STEPS, args.work, lambda step: {})
 
     def check(step: int) -> dict:
-        if step % 300 and step != REASON_STEPS:
+        if step % 300 and step not in (REASON_STEPS, POLISH_STEPS):
             return {}
         model.eval()
         tasks = measure(model, build_processor(tokenizer), "dev", per_task=20, blank=False)["tasks"]
         model.train()
         return {"accuracy": {task: row["accuracy"] for task, row in tasks.items()}}
 
-    reasoner = Reasoner(model, seer, Packer(tokenizer, QUESTIONS))
+    packer = Packer(tokenizer, QUESTIONS)
+    reasoner = Reasoner(model, seer, packer, HARDER)
     run_stage("reason", reasoner, REASON_IMAGES, REASON_STEPS, args.work, check, tower_rate=SEE_RATE)
+    practice = Reasoner(model, seer, packer, PRACTISED)
+    run_stage("polish", practice, REASON_IMAGES, POLISH_STEPS, args.work, check, POLISH_RATE, SEE_RATE)
 
     del embed.forward
     draft = args.work / "checkpoint"
