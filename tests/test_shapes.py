@@ -120,6 +120,13 @@ def test_answers_follow_from_the_evidence_alone(task):
         assert item.answer == answer_again(item, scene), item.question
 
 
+def attribute(question):
+    """The colour or shape that a question about "… shapes" or a plural asks for."""
+    for frame in ("How many ", "Count the ", "Are there ", "Does the picture show ", " are there?", "?", "."):
+        question = question.replace(frame, "")
+    return question.removesuffix(" shapes").removesuffix("es" if question.startswith("cross") else "s")
+
+
 def answer_again(item, scene):
     """Answer from the scene by a second, independent reading of the question."""
     words = item.question.rstrip("?.").split()
@@ -128,14 +135,10 @@ def answer_again(item, scene):
         return next(t.cell for t in things if t.name == " ".join(words[-2:]))
     if item.task == "at":
         return next(t.name for t in things if t.row == int(words[-3]) and t.column == int(words[-1]))
-    if item.task == "exist":
-        return "yes" if " ".join(words[-2:]) in {t.name for t in things} else "no"
-    if item.task == "count":
-        body = (
-            item.question.removeprefix("How many ").removesuffix(" are there?").removeprefix("Count the ").rstrip(".")
-        )
-        key = body.removesuffix(" shapes").removesuffix("es" if body.startswith("cross") else "s")
-        return str(sum(key in (t.colour, t.shape) for t in things))
+    if item.task in ("count", "exist"):
+        key = attribute(item.question)
+        number = sum(key in (t.colour, t.shape) for t in things)
+        return str(number) if item.task == "count" else "yes" if number else "no"
     if item.task == "colour_read":
         shape = next(w for w in words if w in {t.shape for t in things})
         return next(t.colour for t in things if t.shape == shape)

@@ -14,7 +14,7 @@ from PIL import Image
 from ..benchmarks.shapes import ANSWER_MARK, TASKS, Sample, sample
 from ..prompt import SYSTEM_PROMPT
 
-BATCH = 48
+BATCH = 100
 
 
 @torch.no_grad()

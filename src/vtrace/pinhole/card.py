@@ -44,6 +44,10 @@ visual token shows and where; {steps["reason"]["of"]} steps of 64 questions on t
 smoothing of 0.03 keeps likelihoods off the ceiling. The run that made these weights took {minutes:.0f} minutes beside other work;
 `training-log.jsonl` has its losses. Training scenes are disjoint from dev and test by construction.
 
+In that run the `exist` task was replaced between the second and the third stage: the earlier one asked for a colour and a
+shape together ("Is there a red star?") and stayed at 0.75, because comparing words for equality was not learnt. The tokenizer
+is the one built from the earlier wording. A new run uses the present task from the start, and may come out slightly different.
+
 ## Accuracy
 
 Final answers on the {result["split"]} split, {result["per_task"]} questions a task, greedy decoding;

@@ -37,14 +37,15 @@ SEE_WEIGHT, SEE_RATE = 0.1, 0.25  # of the read-out loss, and of the tower's lea
 SMOOTHING = 0.03  # keeps likelihoods off the ceiling, where single patches would stop to matter
 OBJECTS = (6, 10)
 HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}  # sampled more often
-POLISH_STEPS, POLISH_RATE = 320, 0.5
-PRACTISED = {"exist": 8.0, "count": 2.0, "compare": 1.5}  # "is it among them?" is learnt last
+POLISH_STEPS, POLISH_RATE = 220, 0.5
+PRACTISED = {"exist": 8.0, "count": 2.0, "compare": 1.5}  # what is learnt last
 WORKERS = 2
 SAVE_EVERY = 100
 
 
-def learning_rate(step: int, steps: int, warmup: int = 100) -> float:
+def learning_rate(step: int, steps: int) -> float:
     """Share of the peak: linear warm-up, then cosine down to 2 %."""
+    warmup = min(100, steps // 4)
     if step < warmup:
         return (step + 1) / warmup
     return 0.02 + 0.49 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))

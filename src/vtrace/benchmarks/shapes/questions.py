@@ -54,25 +54,19 @@ def row(scene: Scene, rng: random.Random) -> Draft | None:
 
 
 def exist(scene: Scene, rng: random.Random) -> Draft | None:
-    """Colour and shape both occur; whether together is what has to be looked up."""
-    present = {(t.colour, t.shape) for t in scene.things}
-    colours, shapes = _tally(scene, "colour"), _tally(scene, "shape")
+    """Some things of a colour or shape, or none at all: then the answer depends on everything there is."""
+    kind = rng.choice(("colour", "shape"))
     yes = rng.random() < 0.5
-    pairs = sorted(
-        (c, s)
-        for c in colours
-        for s in shapes
-        if ((c, s) in present) == yes and colours[c] >= 1 + yes and shapes[s] >= 1 + yes
-    )
-    if not pairs:
+    values = [v for v in (COLOURS if kind == "colour" else SHAPES) if bool(_with(scene, kind, v)) == yes]
+    if not values:
         return None
-    colour, shape = rng.choice(pairs)
-    ask = rng.choice(("Is there a {%s} {%s}?", "Does the picture show a {%s} {%s}?"))
-    same = [t for t in scene.things if t.colour == colour]
-    verdict = f"A {shape} is {'among them' if yes else 'not among them'}."
-    reasoning = f"The {colour} shapes are: {_list(same, 'shape')}. {verdict}"
-    evidence = tuple(t for t in same if t.shape == shape) if yes else tuple(same)
-    return Draft(ask % (colour, shape), reasoning, "yes" if yes else "no", evidence)
+    value = rng.choice(values)
+    subject = PLURAL[value] if kind == "shape" else f"{value} shapes"
+    ask = rng.choice(("Are there {%s}?", "Does the picture show {%s}?"))
+    found = _with(scene, kind, value)
+    listed = _list(found, "colour" if kind == "shape" else "shape") if yes else "not there"
+    question = ask % (subject if kind == "shape" else value + "} {shapes")
+    return Draft(question, f"The {subject} are: {listed}.", "yes" if yes else "no", tuple(found or scene.things))
 
 
 def count(scene: Scene, rng: random.Random) -> Draft | None:
