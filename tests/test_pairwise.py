@@ -8,7 +8,7 @@ import torch
 from oracles import algorithm
 from oracles.states import cached_states
 from vtrace.attribution import capture_pairwise, encode_trace
-from vtrace.pairwise import PairwiseMatrix, centre
+from vtrace.pairwise import BLOCK_BYTES, PairwiseMatrix, centre
 
 
 def random_layer(heads, groups, length, size, width, seed=0):
@@ -27,7 +27,7 @@ def random_layer(heads, groups, length, size, width, seed=0):
 @pytest.mark.parametrize(("heads", "groups"), [(4, 4), (6, 2), (4, 1)])
 @pytest.mark.parametrize("centring", [True, False])
 def test_streamed_matrix_equals_the_pseudocode(heads, groups, centring, monkeypatch):
-    monkeypatch.setattr("vtrace.pairwise.BLOCK_BYTES", 1)  # the smallest blocks, so that several are used
+    monkeypatch.setitem(BLOCK_BYTES, "cpu", 1)  # the smallest blocks, so that several are used
     length, size, width = 37, 8, 20
     image, text = list(range(3, 15)), list(range(17, 30))
     matrix = PairwiseMatrix(length, [torch.tensor(image), torch.tensor(text)] if centring else [])

@@ -52,19 +52,20 @@ def examine(name: str, tokens: int) -> dict[str, Any]:
         "heads": [text.num_attention_heads, text.num_key_value_heads],
         "context": text.max_position_embeddings,
         "fits_context": tokens <= text.max_position_embeddings,
-        "plan": asdict(plan(text, tokens, 2 if cuda else 4)),
+        "plan": asdict(plan(text, tokens, "cuda" if cuda else "cpu")),
     }
 
 
-def plan(text: Any, tokens: int, item: int) -> Plan:
-    """Memory of one explanation of `tokens` positions with `item` bytes per number."""
+def plan(text: Any, tokens: int, device: str) -> Plan:
+    """Memory of one explanation of `tokens` positions: float32 on a CPU, half of that on a GPU."""
+    item = 4 if device == "cpu" else 2
     width, inner = text.hidden_size, text.intermediate_size
     size = getattr(text, "head_dim", None) or width // text.num_attention_heads
     attention = width * size * (2 * text.num_attention_heads + 2 * text.num_key_value_heads)
     embeddings = text.vocab_size * width * (1 if text.tie_word_embeddings else 2)
     parameters = text.num_hidden_layers * (attention + 3 * width * inner) + embeddings
     activations = tokens * (6 * width + 3 * inner) * item
-    return Plan(tokens, parameters, parameters * item, tokens * tokens * 4, activations + 2 * BLOCK_BYTES)
+    return Plan(tokens, parameters, parameters * item, tokens * tokens * 4, activations + 2 * BLOCK_BYTES[device])
 
 
 def _version(package: str) -> str | None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-12
-BLOCK_BYTES = 8 << 20  # memory for one block of attention rows of all heads
+BLOCK_BYTES = {"cpu": 4 << 20, "cuda": 256 << 20}  # for one block of rows: what a cache, or a launch, likes best
 
 
 class PairwiseMatrix:
@@ -40,7 +40,7 @@ class PairwiseMatrix:
         query = query.float() * scaling
         key_t = key.float().mT
         value_t = value.mT
-        step = max(16, BLOCK_BYTES // (8 * heads * length))
+        step = max(16, BLOCK_BYTES[query.device.type] // (8 * heads * length))
         for start in range(0, length, step):
             stop = min(start + step, length)
             seen = stop if mask is None else length
@@ -48,8 +48,11 @@ class PairwiseMatrix:
             weights = _grouped(query[:, rows], key_t[..., :seen], shared)  # H,rows,seen
             _hide(weights, start, mask if mask is None else mask[rows, :seen])
             weights = torch.softmax(weights, dim=-1)
-            weights *= _grouped(reading[:, rows], value_t[..., :seen], shared)
-            self._rows[rows, :seen] += weights.sum(0).relu_()
+            aligned = _grouped(reading[:, rows], value_t[..., :seen], shared)
+            edges = torch.zeros_like(aligned[0])
+            for head in range(heads):  # one pass over memory, instead of a product and then a sum
+                edges.addcmul_(weights[head], aligned[head])
+            self._rows[rows, :seen] += edges.relu_()
         self.layers += 1
 
     def finish(self) -> Tensor:
@@ -75,9 +78,9 @@ def _grouped(rows: Tensor, columns: Tensor, shared: int) -> Tensor:
 def _hide(logits: Tensor, start: int, mask: Tensor | None) -> None:
     """Apply the mask in place: the model's own, or causality for rows that begin at `start`."""
     if mask is None:
-        count, seen = logits.shape[-2:]
-        late = torch.ones(count, seen, dtype=torch.bool, device=logits.device).triu_(start + 1)
-        logits.masked_fill_(late, float("-inf"))
+        count = logits.shape[-2]  # only the last `count` columns can be later than their row
+        late = torch.ones(count, count, dtype=torch.bool, device=logits.device).triu_(1)
+        logits[..., start:].masked_fill_(late, float("-inf"))
     elif mask.dtype == torch.bool:
         logits.masked_fill_(~mask, float("-inf"))
     else:
