@@ -1,7 +1,7 @@
 """The cost of an explanation in bare forward passes: `python bench/overhead.py [--json]`.
 
 A randomly initialised Qwen3-VL decoder of over 100 million parameters, the real seam, the real stages.
-Times are medians of interleaved runs in one process, so that a noisy machine disturbs all of them alike;
+Ratios are medians over interleaved rounds in one process, so that a noisy machine disturbs both sides alike;
 peak memory is measured in a fresh process each, as the high-water mark of resident memory.
 """
 
@@ -114,14 +114,18 @@ def measure(tokens: int, repeats: int) -> dict[str, float]:
             run()
             if turn:  # the first round warms up
                 times[name].append(time.perf_counter() - began)
-    median = {name: statistics.median(values) for name, values in times.items()}
+
+    def ratio(name: str, to: str) -> float:
+        """Median over rounds of the ratio inside a round: what slows a whole round down cancels."""
+        return round(statistics.median(a / b for a, b in zip(times[name], times[to], strict=True)), 3)
+
     return {
         "tokens": tokens,
         "parameters": subject.parameters,
-        "seconds": round(median["bare"], 3),
-        "captured": round(median["captured"] / median["bare"], 3),
-        "explanation": round(median["explanation"] / median["bare"], 3),
-        "all_tokens": round(median["all_tokens"] / median["explanation"], 3),
+        "seconds": round(statistics.median(times["bare"]), 3),
+        "captured": ratio("captured", "bare"),
+        "explanation": ratio("explanation", "bare"),
+        "all_tokens": ratio("all_tokens", "explanation"),
         "memory": round(peak(tokens, "explanation") / peak(tokens, "bare"), 3),
     }
 
@@ -144,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--peak", choices=("bare", "explanation"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:
