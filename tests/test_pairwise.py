@@ -8,7 +8,8 @@ import torch
 from oracles import algorithm
 from oracles.states import cached_states
 from vtrace.attribution import capture_pairwise, encode_trace
-from vtrace.pairwise import BLOCK_BYTES, PairwiseMatrix, centre
+from vtrace.attention import BLOCK_BYTES
+from vtrace.pairwise import PairwiseMatrix, centre
 
 
 def random_layer(heads, groups, length, size, width, seed=0):

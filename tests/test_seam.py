@@ -44,7 +44,7 @@ def test_with_the_image_padded_the_logits_do_not_depend_on_the_pixels(which, req
     ids, start, image = torch.tensor(trace.ids), trace.prompt_length, trace.positions("image")
 
     def padded(shown, erase=True):
-        family = lvlm.family if erase else dataclasses.replace(lvlm.family, erase=lambda arguments, masked: arguments)
+        family = lvlm.family if erase else dataclasses.replace(lvlm.family, extras=lambda arguments: [])
         seam = dataclasses.replace(lvlm.seam, family=family)
         return seam.log_probabilities(seam.pad(encode_trace(lvlm, shown), [image]), ids, start)
 

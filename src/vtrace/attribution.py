@@ -18,7 +18,7 @@ from .errors import InputError, ModelError
 from .generate import encode_prompt
 from .lvlm import Lvlm
 from .lvlm.family import Arguments
-from .lvlm.seam import Layer
+from .lvlm.seam import Layer, Seam
 from .multihop import log_scores
 from .pairwise import PairwiseMatrix
 from .targets import TargetSpec, find_target
@@ -116,7 +116,7 @@ class Attribution:
         if self.pairwise is None:
             raise InputError("this attribution holds scores only; save it with its matrix to change the target")
         targets = [(p,) for p in range(self.trace.prompt_length, len(self.trace))]
-        return _log_scores(self.pairwise, targets, self.options).cpu().numpy()
+        return log_scores_of(self.pairwise, targets, self.options).cpu().numpy()
 
     def save(self, path: str | Path) -> Path:
         """Write .json (loads back), .html (one self-contained page) or .png, by the name's ending."""
@@ -140,7 +140,7 @@ def attribute(lvlm: Lvlm, trace: Trace, target: TargetSpec = "response", **optio
     found = find_target(trace, target)  # before any work: a target that matches nothing costs nothing
     arguments = encode_trace(lvlm, trace)
     pairwise, clean = capture_pairwise(lvlm, trace, arguments, chosen.centring)
-    likelihoods = measure_likelihoods(lvlm, trace, arguments, clean) if chosen.calibrate else None
+    likelihoods = measure_likelihoods(lvlm.seam, trace, arguments, clean) if chosen.calibrate else None
     return score(trace, found, pairwise, likelihoods, chosen)
 
 
@@ -161,6 +161,11 @@ def make_options(**options: Any) -> Options:
 
 def encode_trace(lvlm: Lvlm, trace: Trace) -> Arguments:
     """Decoder arguments for the whole frozen sequence, through the model's own processor and forward."""
+    return lvlm.seam.encode(trace_inputs(lvlm, trace))
+
+
+def trace_inputs(lvlm: Lvlm, trace: Trace) -> dict[str, Any]:
+    """Processor output for the whole frozen sequence."""
     if not trace.images:
         raise InputError(
             "this trace was saved without its pictures; save it as a file with --save-trace or --json FILE"
@@ -173,7 +178,7 @@ def encode_trace(lvlm: Lvlm, trace: Trace) -> Arguments:
         if isinstance(tensor, Tensor) and tensor.shape == (1, len(prompt)):
             inputs[name] = torch.nn.functional.pad(tensor, (0, more), value=int(name == "attention_mask"))
     inputs["input_ids"] = torch.tensor([trace.ids], device=lvlm.device)
-    return lvlm.seam.encode(inputs)
+    return inputs
 
 
 def capture_pairwise(lvlm: Lvlm, trace: Trace, arguments: Arguments, centring: bool = True) -> tuple[Tensor, Tensor]:
@@ -182,8 +187,6 @@ def capture_pairwise(lvlm: Lvlm, trace: Trace, arguments: Arguments, centring: b
     matrix = PairwiseMatrix(len(trace), groups if centring else [], lvlm.device)
 
     def fold(layer: Layer) -> None:
-        if not torch.isfinite(layer.update).all():
-            raise ModelError(f"layer {layer.index} gave numbers that are not finite; try dtype float32 or bfloat16")
         matrix.add(layer.query, layer.key, layer.value, layer.update, layer.projection, layer.scaling, layer.mask)
 
     with lvlm.seam.capture(fold):
@@ -191,10 +194,10 @@ def capture_pairwise(lvlm: Lvlm, trace: Trace, arguments: Arguments, centring: b
     return matrix.finish(), clean
 
 
-def measure_likelihoods(lvlm: Lvlm, trace: Trace, arguments: Arguments, clean: Tensor) -> np.ndarray:
+def measure_likelihoods(seam: Seam, trace: Trace, arguments: Arguments, clean: Tensor) -> np.ndarray:
     """log p of every response token with nothing, the image, the question, or both padded: 4,n."""
     image, text = trace.positions("image"), trace.positions("question")
-    padded = lvlm.seam.log_probabilities_padded(
+    padded = seam.log_probabilities_padded(
         arguments, torch.tensor(trace.ids), trace.prompt_length, [image, text, image + text]
     )
     return torch.cat([clean[None], padded]).cpu().numpy()
@@ -204,7 +207,7 @@ def score(
     trace: Trace, target: Target, pairwise: Tensor, likelihoods: np.ndarray | None, options: Options
 ) -> Attribution:
     """Stages 2 and 3: from W and the padded likelihoods to calibrated scores. Needs no model."""
-    logs = _log_scores(pairwise, [target.positions], options)[:, 0].cpu().numpy()
+    logs = log_scores_of(pairwise, [target.positions], options)[:, 0].cpu().numpy()
     image, text = trace.positions("image"), trace.positions("question")
     inputs = image + text
     top = logs[inputs].max() if inputs else -math.inf
@@ -223,7 +226,7 @@ def score(
     )  # fmt: skip
 
 
-def _log_scores(pairwise: Tensor, targets: Sequence[Sequence[int]], options: Options) -> Tensor:
+def log_scores_of(pairwise: Tensor, targets: Sequence[Sequence[int]], options: Options) -> Tensor:
     """log u with one column per target."""
     back = 1 if options.receivers == "predictor" else 0
     receivers = torch.zeros(len(pairwise), len(targets), device=pairwise.device)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .attention import Scratch, attention_rows, grouped
+
 EPSILON = 1e-12
-BLOCK_BYTES = {"cpu": 4 << 20, "cuda": 256 << 20}  # for one block of rows: what a cache, or a launch, likes best
 
 
 class PairwiseMatrix:
@@ -32,25 +33,16 @@ class PairwiseMatrix:
         `mask` is T,T, boolean or additive; without one, attention is causal.
         """
         heads, length, size = query.shape
-        shared = heads // key.shape[0]  # query heads per key/value head
-        value = centre(value.float(), self.groups)
+        value_t = centre(value.float(), self.groups).mT
         update = update.float()
         direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
         reading = (direction @ projection.float()).view(length, heads, size).transpose(0, 1)  # O_h û_j: H,T,d_h
-        query = query.float() * scaling
-        key_t = key.float().mT
-        value_t = value.mT
-        step = max(16, BLOCK_BYTES[query.device.type] // (8 * heads * length))
-        for start in range(0, length, step):
-            stop = min(start + step, length)
-            seen = stop if mask is None else length
-            rows = slice(start, stop)
-            weights = _grouped(query[:, rows], key_t[..., :seen], shared)  # H,rows,seen
-            _hide(weights, start, mask if mask is None else mask[rows, :seen])
-            weights = torch.softmax(weights, dim=-1)
-            aligned = _grouped(reading[:, rows], value_t[..., :seen], shared)
-            edges = torch.zeros_like(aligned[0])
-            for head in range(heads):  # one pass over memory, instead of a product and then a sum
+        scratch = Scratch()
+        for rows, weights in attention_rows(query, key, scaling, mask):
+            seen = weights.shape[-1]
+            aligned = grouped(reading[:, rows], value_t[..., :seen], scratch)
+            edges = aligned[0].mul_(weights[0])
+            for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
                 edges.addcmul_(weights[head], aligned[head])
             self._rows[rows, :seen] += edges.relu_()
         self.layers += 1
@@ -66,22 +58,3 @@ def centre(value: Tensor, groups: list[Tensor]) -> Tensor:
     for group in groups:
         value[:, group] -= value[:, group].mean(dim=1, keepdim=True)
     return value
-
-
-def _grouped(rows: Tensor, columns: Tensor, shared: int) -> Tensor:
-    """Batched product of H,r,d with G,d,c where `shared` consecutive heads use one of the G matrices."""
-    heads, count, size = rows.shape
-    folded = rows.reshape(heads // shared, shared * count, size)
-    return torch.bmm(folded, columns).view(heads, count, -1)
-
-
-def _hide(logits: Tensor, start: int, mask: Tensor | None) -> None:
-    """Apply the mask in place: the model's own, or causality for rows that begin at `start`."""
-    if mask is None:
-        count = logits.shape[-2]  # only the last `count` columns can be later than their row
-        late = torch.ones(count, count, dtype=torch.bool, device=logits.device).triu_(1)
-        logits[..., start:].masked_fill_(late, float("-inf"))
-    elif mask.dtype == torch.bool:
-        logits.masked_fill_(~mask, float("-inf"))
-    else:
-        logits += mask

@@ -23,7 +23,10 @@ class Family:
     decoder: Callable[[Any], Any]  # the text decoder inside the model
     grids: Callable[[Any, Any], list[tuple[int, int]]]  # processor output, config -> token rows and columns per image
     repeat: Callable[[Arguments, int], Arguments]  # a batch of n copies
-    erase: Callable[[Arguments, Tensor], Arguments]  # what reaches the masked positions (B,T) besides embeddings
+    extras: Callable[[Arguments], list[Tensor]]  # what reaches image positions besides embeddings, row by row
+    with_extras: Callable[[Arguments, list[Tensor]], Arguments]
+    extra_rows: Callable[[Arguments, Tensor], Tensor]  # which of their rows belong to the masked positions (B,T)
+    mix_pixels: Callable[[Tensor, Tensor, Tensor, Any], Tensor]  # processed pixels, others for the chosen image tokens
 
 
 def grid_boxes(rows: int, columns: int, size: tuple[int, int]) -> list[Box]:

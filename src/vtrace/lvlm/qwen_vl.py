@@ -31,13 +31,23 @@ def _repeat(arguments: Arguments, copies: int) -> Arguments:
     return out
 
 
-def _erase(arguments: Arguments, masked: Tensor) -> Arguments:
-    """DeepStack adds vision features to early layers whatever the embedding is: zero the masked rows."""
-    if arguments.get("deepstack_visual_embeds") is None:
-        return arguments
-    rows = masked[arguments["visual_pos_masks"]]
-    cleared = [layer.masked_fill(rows[:, None], 0) for layer in arguments["deepstack_visual_embeds"]]
-    return {**arguments, "deepstack_visual_embeds": cleared}
+def _extras(arguments: Arguments) -> list[Tensor]:
+    """DeepStack adds vision features to early layers, whatever the embedding is."""
+    return list(arguments.get("deepstack_visual_embeds") or [])
+
+
+def _with_extras(arguments: Arguments, rows: list[Tensor]) -> Arguments:
+    return {**arguments, "deepstack_visual_embeds": rows} if rows else arguments
+
+
+def _extra_rows(arguments: Arguments, masked: Tensor) -> Tensor:
+    return masked[arguments["visual_pos_masks"]]
+
+
+def _mix_pixels(pixels: Tensor, others: Tensor, chosen: Tensor, config: Any) -> Tensor:
+    """Patches stand in the order of tokens, merge² in a row for each."""
+    rows = chosen.to(pixels.device).repeat_interleave(config.vision_config.spatial_merge_size**2)
+    return pixels.where(~rows[:, None], others)
 
 
 QWEN3_VL = Family(
@@ -47,5 +57,8 @@ QWEN3_VL = Family(
     decoder=_decoder,
     grids=_grids,
     repeat=_repeat,
-    erase=_erase,
+    extras=_extras,
+    with_extras=_with_extras,
+    extra_rows=_extra_rows,
+    mix_pixels=_mix_pixels,
 )

@@ -7,7 +7,7 @@ forward up to it and keeps the arguments; everything else is an edit of those ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ class Layer:
     projection: Tensor  # d,H·d_h: weight of the output projection
     scaling: float
     mask: Tensor | None  # T,T; None for causal
+    residual: Tensor  # T,d: the residual stream before the update was added
 
 
 Consumer = Callable[[Layer], None]
@@ -89,14 +90,46 @@ class Seam:
         Positions stay where they are. What reaches them by other ways than the embedding (DeepStack)
         is erased too; otherwise a padded picture would still be seen.
         """
-        arguments = self.family.repeat(arguments, len(positions))
-        embeds = arguments["inputs_embeds"].clone()
+        return self.pad_rows(self.family.repeat(arguments, len(positions)), positions)
+
+    def pad_rows(self, arguments: Arguments, positions: Sequence[Collection[int]]) -> Arguments:
+        """The same for a batch that has one row per position set already."""
+        masked = self.mark(arguments, positions)
+        pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=masked.device))
+        return self.replace(arguments, masked, pad, [torch.zeros(())] * len(self.family.extras(arguments)))
+
+    def mark(self, arguments: Arguments, positions: Sequence[Collection[int]]) -> Tensor:
+        """B,T: true at the positions of each row."""
+        embeds = arguments["inputs_embeds"]
         masked = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
         for row, chosen in enumerate(positions):
             masked[row, list(chosen)] = True
-        pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=embeds.device))
-        embeds[masked] = pad.to(embeds.dtype)
-        return self.family.erase({**arguments, "inputs_embeds": embeds}, masked)
+        return masked
+
+    def replace(self, arguments: Arguments, masked: Tensor, embeds: Tensor, extras: Sequence[Tensor]) -> Arguments:
+        """Other embeddings, and other extras, at the masked positions (B,T) of a batch."""
+        own = arguments["inputs_embeds"]
+        mixed = {**arguments, "inputs_embeds": torch.where(masked[..., None], embeds.to(own.dtype), own)}
+        if not (rows := self.family.extras(arguments)):
+            return mixed
+        chosen = self.family.extra_rows(arguments, masked)[:, None]
+        return self.family.with_extras(
+            mixed, [torch.where(chosen, b.to(a), a) for a, b in zip(rows, extras, strict=True)]
+        )
+
+    def leaves(self, arguments: Arguments) -> tuple[Arguments, list[Tensor]]:
+        """The same arguments with embeddings and extras as leaves of a new graph: what gradients are taken of."""
+        fresh = [t.detach().clone().requires_grad_() for t in self.inputs(arguments)]
+        return self.family.with_extras({**arguments, "inputs_embeds": fresh[0]}, fresh[1:]), fresh
+
+    def inputs(self, arguments: Arguments) -> list[Tensor]:
+        """Embeddings B,T,d, and extras."""
+        return [arguments["inputs_embeds"], *self.family.extras(arguments)]
+
+    def predict(self, arguments: Arguments, predictors: Tensor) -> Tensor:
+        """Logits of the chosen predictor positions: B,n,vocabulary; float32; differentiable."""
+        hidden = self.decoder(**arguments).last_hidden_state[:, predictors]
+        return self.model.get_output_embeddings()(hidden).float()
 
     @torch.no_grad()
     def log_probabilities(self, arguments: Arguments, ids: Tensor, start: int) -> Tensor:
@@ -135,7 +168,8 @@ class Seam:
         before = config._attn_implementation
         token = _ACTIVE.set(recorder)
         config._attn_implementation = _NAME
-        handles = [layer.register_forward_hook(recorder.finish) for layer in recorder.projections]
+        handles = [p.register_forward_hook(recorder.finish) for p in recorder.projections]
+        handles += [layer.register_forward_pre_hook(recorder.enter, with_kwargs=True) for layer in decoder.layers]
         try:
             yield
         finally:
@@ -158,6 +192,10 @@ class _Recorder:
         self.consumer = consumer
         self.seen = 0
         self._pending: tuple | None = None
+        self._residual: Any = None
+
+    def enter(self, layer: Any, args: tuple, kwargs: dict) -> None:
+        self._residual = (args[0] if args else kwargs["hidden_states"])[0]
 
     def start(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: Tensor | None) -> None:
         if len(query) != 1:
@@ -169,7 +207,10 @@ class _Recorder:
             return
         query, key, value, scaling, mask = self._pending
         self._pending = None
-        self.consumer(Layer(self.seen, query, key, value, output[0], projection.weight, scaling, mask))
+        if not torch.isfinite(output).all():
+            raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
+        layer = Layer(self.seen, query, key, value, output[0], projection.weight, scaling, mask, self._residual)
+        self.consumer(layer)
         self.seen += 1
 
 

@@ -1,0 +1,118 @@
+"""Gradients through the decoder: of embeddings, of DeepStack rows, and of what attention heads write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..errors import ModelError
+from .family import Arguments
+from .seam import Seam
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Derivatives of one number with respect to the inputs of the decoder and the outputs of its heads."""
+
+    inputs: list[Tensor]  # 1,T,d for the embeddings, then extras
+    by_input: list[Tensor]
+    by_head: list[Tensor]  # per layer H,T,d_h: of the attention output before its projection
+
+    def times_input(self, image: Sequence[int]) -> Tensor:
+        """Sum over features of input times gradient; extras count for the image positions they belong to."""
+        products = [
+            (x.detach().float() * g.float()).sum(-1) for x, g in zip(self.inputs, self.by_input, strict=True)
+        ]
+        total = products[0][0].double()
+        for rows in products[1:]:
+            total[list(image)] += rows.double()
+        return total
+
+
+class Graph:
+    """One differentiable pass over a frozen sequence; gradients of its target logits can be asked for repeatedly."""
+
+    def __init__(self, seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int], heads: bool = True):
+        self._seam = seam
+        self._heads: list[Tensor] = []
+        with ExitStack() as stack, torch.enable_grad():
+            stack.enter_context(frozen(seam.model))
+            arguments, self.inputs = seam.leaves(arguments)
+            if heads:
+                for layer in seam.decoder.layers:
+                    hook = layer.self_attn.o_proj.register_forward_pre_hook(lambda m, args: self._heads.append(args[0]))
+                    stack.callback(hook.remove)
+            where = torch.tensor(positions, device=arguments["inputs_embeds"].device)
+            logits = seam.predict(arguments, where - 1)[0]
+            self.logits = logits.gather(1, ids.to(where.device)[where][:, None])[:, 0]  # n: of the target tokens
+            self.log_probabilities = self.logits - logits.logsumexp(-1)
+
+    def gradient(self, output: Tensor, keep: bool = False) -> Gradient:
+        """Backward from a scalar made of `logits`."""
+        try:
+            grads = torch.autograd.grad(output, [*self.inputs, *self._heads], retain_graph=keep)
+        except RuntimeError as error:
+            raise ModelError(f"this model cannot be differentiated ({str(error).splitlines()[0]})") from error
+        count = len(self.inputs)
+        by_head = [_split_heads(self._seam, g[0]) for g in grads[count:]]
+        for layer, g in enumerate(by_head):
+            if not torch.isfinite(g).all():
+                raise ModelError(f"gradients are not finite at layer {layer}; try dtype float32 or bfloat16")
+        return Gradient(self.inputs, list(grads[:count]), by_head)
+
+
+def differentiate(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Gradient:
+    """One backward pass from the sum of the logits of the tokens at `positions`."""
+    graph = Graph(seam, arguments, ids, positions)
+    return graph.gradient(graph.logits.sum())
+
+
+def _split_heads(seam: Seam, rows: Tensor) -> Tensor:
+    heads = seam.decoder.config.num_attention_heads
+    return rows.view(len(rows), heads, -1).transpose(0, 1)
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """While open, parameters ask for no gradients: nothing is stored for them."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    for p in wanted:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in wanted:
+            p.requires_grad_(True)
+
+
+@contextmanager
+def overridden(forwards: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """While open, these instances have another forward; whatever they had before is put back, also after errors."""
+    before = {module: module.__dict__.get("forward") for module in forwards}
+    try:
+        for module, forward in forwards.items():
+            module.forward = forward
+        yield
+    finally:
+        for module, had in before.items():
+            if had is None:
+                module.__dict__.pop("forward", None)
+            else:
+                module.forward = had
+
+
+@contextmanager
+def checkpointed(layers: Sequence[nn.Module]) -> Iterator[None]:
+    """While open, layers keep only their input and compute the rest again in the backward pass."""
+
+    def again(forward: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+    with overridden({layer: again(layer.forward) for layer in layers}):
+        yield

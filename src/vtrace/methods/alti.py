@@ -1,0 +1,110 @@
+"""ALTI (Ferrando et al., 2022) and ALTI-Logit (2023): token mixing by L1 proximity, multiplied over layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..attention import Rows, attention_rows
+from ..lvlm.relevance import linear_norm
+from ..lvlm.seam import Layer
+from ..types import Target
+from .ifr import writes_of
+from .signs import signed_as
+from .work import Outcome, Work, check_finite, one_hot
+
+CHUNK_BYTES = 8 << 20  # of receivers by sources by features
+
+
+def alti(work: Work, target: Target, *, receivers: str = "predictor") -> Outcome:
+    """Receivers' rows of the product of all layers' contributions, averaged."""
+    row = one_hot(len(work.trace), work.receivers(target, receivers), work.device)
+    for number, layer in enumerate(reversed(work.layers), start=1):
+        row = through_contributions(row, layer)
+        work.progress(number, len(work.layers))
+    return Outcome(row)
+
+
+def alti_logit(work: Work, target: Target, *, sign: str = "positive") -> Outcome:
+    """What each layer's attention adds to the target's logits, handed down to the inputs by ALTI.
+
+    The MLPs' part of the logits belongs to no token; how much it was is in the details.
+    """
+    where = work.receivers(target)
+    directions, final = _directions(work, target)
+    row = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    for number, layer in enumerate(reversed(work.layers), start=1):
+        if row.any():
+            row = through_contributions(row, layer)
+        row += _written_logits(layer, where, directions)
+        work.progress(number, len(work.layers))
+    row.index_add_(0, where, (work.layers[0].residual[where].float() * directions).sum(-1).double())
+    details = {"target_logits": final, "assigned": float(row.sum())}
+    return signed_as(sign, row, details)
+
+
+def through_contributions(row: Tensor, layer: Layer) -> Tensor:
+    """`row` times the contribution matrix of a layer: T."""
+    out = torch.zeros_like(row)
+    for rows, shares in contributions(layer, int(row.nonzero()[-1]) + 1):
+        out[: shares.shape[1]] += row[rows] @ check_finite(shares, layer.index)
+    return out
+
+
+def contributions(layer: Layer, reach: int) -> Iterator[tuple[Rows, Tensor]]:
+    """Blocks of receivers and their normalised contributions: r,s. A source's part is the sum of its heads' writes,
+    and the receiver's own part includes its residual."""
+    heads, width = len(layer.query), layer.residual.shape[1]
+    whole = (layer.residual + layer.update).float()
+    for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, slice(0, reach)):
+        assert isinstance(rows, slice)
+        count, seen = weights.shape[1:]
+        target, size = whole[rows], whole[rows].abs().sum(-1)
+        near = torch.zeros(count, seen, device=weights.device)
+        chunk = max(1, CHUNK_BYTES // (4 * count * width))
+        for start in range(0, seen, chunk):
+            stop = min(start + chunk, seen)
+            writes = torch.stack([writes_of(layer, head, slice(start, stop)) for head in range(heads)], dim=1)  # c,H,d
+            parts = torch.bmm(weights[..., start:stop].permute(2, 1, 0), writes)  # c,r,d
+            for own in range(max(start, rows.start), min(stop, rows.stop)):
+                parts[own - start, own - rows.start] += layer.residual[own]
+            left = torch.linalg.vector_norm(parts.sub_(target), ord=1, dim=-1)
+            near[:, start:stop] = (size - left).relu_().T
+        yield rows, (near / near.sum(1, keepdim=True).clamp_min(1e-12)).double()
+
+
+def _directions(work: Work, target: Target) -> tuple[Tensor, float]:
+    """Per target token the direction in the last residual stream that its logit reads, the final norm linearised: n,d."""
+    seam = work.seam
+    decoder, head = seam.decoder, seam.model.get_output_embeddings()
+    found: list[Tensor] = []
+    hook = decoder.norm.register_forward_pre_hook(lambda m, args: found.append(args[0][0]))
+    try:
+        with torch.no_grad():
+            decoder(**work.arguments)
+    finally:
+        hook.remove()
+    where = work.receivers(target)
+    with torch.enable_grad():
+        last = found[0][where].detach().clone().requires_grad_()
+        logits = head(linear_norm(decoder.norm, last)).float()
+        chosen = logits.gather(1, work.ids.to(where.device)[where + 1][:, None])
+        (directions,) = torch.autograd.grad(chosen.sum(), last)
+    return directions.float(), float(chosen.detach().sum())
+
+
+def _written_logits(layer: Layer, where: Tensor, directions: Tensor) -> Tensor:
+    """Logits that the attention of a layer writes from each source, summed over receivers: T."""
+    heads, length, size = layer.query.shape
+    reading = (directions @ layer.projection.float()).view(len(where), heads, size)  # n,H,d_h
+    groups = torch.arange(heads, device=where.device) * len(layer.value) // heads
+    out, done = torch.zeros(length, dtype=torch.float64, device=where.device), 0
+    for _, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, where):
+        count, seen = weights.shape[1:]
+        for head in range(heads):
+            aligned = reading[done : done + count, head] @ layer.value[groups[head], :seen].float().T
+            out[:seen] += (weights[head] * aligned).sum(0)
+        done += count
+    return out

@@ -1,0 +1,36 @@
+"""AttnLRP (Achtibat et al., 2024): relevance through attention, by one changed forward and one backward pass.
+
+LRP is covered by patents whose owners allow personal and scientific use; see docs/methods/attnlrp.md.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from ..errors import InputError
+from ..lvlm.gradients import Graph, checkpointed
+from ..lvlm.relevance import RULES, relevance_rules
+from ..types import Target
+from .signs import signed_as
+from .work import Outcome, Work
+
+LONG = 512  # tokens from which activations are computed twice instead of kept
+
+
+def attnlrp(
+    work: Work, target: Target, *, rule: str = "attnlrp", sign: str = "positive", checkpoint: bool | None = None
+) -> Outcome:
+    """Relevance is linear in what it starts from, so one backward from the sum of logits serves a whole span.
+
+    `rule` "cp" keeps attention and gates constant, which conserves relevance exactly without biases.
+    It ends at the fused embeddings and DeepStack rows; the vision tower is not entered.
+    """
+    if rule not in RULES:
+        raise InputError(f"rule is {rule!r}; use one of: {', '.join(RULES)}")
+    decoder = work.seam.decoder
+    long = len(work.trace) >= LONG if checkpoint is None else checkpoint
+    with relevance_rules(decoder, rule), checkpointed(decoder.layers) if long else nullcontext():
+        graph = Graph(work.seam, work.arguments, work.ids, target.positions, heads=False)
+        found = graph.gradient(graph.logits.sum())
+    relevance = found.times_input(work.trace.positions("image"))
+    return signed_as(sign, relevance, {"target_logits": float(graph.logits.sum()), "checkpointed": long})

@@ -1,0 +1,82 @@
+"""FlashTrace (Pan et al., 2026): IFR of a weighted span, repeated through the tokens that carried it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..types import Target, Trace
+from .ifr import span_scores
+from .work import Outcome, Work
+
+STOP = ("", ",", ".")  # tokens that carry no weight and get no credit, once blanks are stripped
+
+
+def flashtrace(
+    work: Work, target: Target, *, hops: int = 1, bridge: str = "generation", receivers: str = "predictor",
+    threshold: float = 0.0,
+) -> Outcome:  # fmt: skip
+    """Credit that lands on the bridge is traced on, `hops` times, weighted by how much landed there.
+
+    `bridge` "generation" is every response token but the end, with stop tokens left out (the public
+    package's default); "thinking" is the reasoning span alone, stop tokens kept (the paper's definition).
+    """
+    trace = work.trace
+    if bridge not in ("generation", "thinking"):
+        raise InputError(f"bridge is {bridge!r}; use 'generation' or 'thinking'")
+    soft = bridge == "generation"
+    ends = _end(trace)
+    low, high = trace.response_span if soft else trace.reasoning
+    response = range(trace.prompt_length, len(trace))
+    inside = torch.zeros(len(trace), dtype=torch.bool, device=work.device)
+    inside[[p for p in response if p not in ends and trace.offsets[p][0] < high and trace.offsets[p][1] > low]] = True
+    observed = torch.zeros_like(inside)
+    observed[: trace.prompt_length] = True
+    if soft:
+        stop = stop_tokens(trace).to(work.device)
+        inside &= ~stop
+        observed &= ~stop
+    output = [p for p in target.positions if p not in ends] or list(target.positions)
+    carries = torch.tensor([not (soft and _is_stop(trace, p)) for p in output], device=work.device)
+    weights = carries.float() if carries.any() else torch.ones(len(output), device=work.device)
+    where = work.receivers(Target(target.name, tuple(output)), receivers)
+    return _trace(work, where, weights, inside, observed, hops, threshold)
+
+
+def _trace(
+    work: Work, where: Tensor, weights: Tensor, bridge: Tensor, observed: Tensor, hops: int, threshold: float
+) -> Outcome:
+    scores, _ = span_scores(work, where, weights, threshold)
+    total = scores * observed
+    carried = scores * bridge
+    reach = float(carried.sum() / scores.sum()) if scores.sum() > 0 else 0.0
+    reaches = [reach]
+    for _ in range(hops):
+        if reach == 0:
+            break
+        members = carried.nonzero()[:, 0]
+        scores, _ = span_scores(work, members, carried[members], threshold)
+        total += reach * scores * observed
+        carried = scores * bridge
+        reach *= float(carried.sum() / scores.sum()) if scores.sum() > 0 else 0.0
+        reaches.append(reach)
+    return Outcome(total, {"carried_on": reaches})
+
+
+def stop_tokens(trace: Trace) -> Tensor:
+    """T: text tokens from the question on that are blank, a comma or a full stop."""
+    first = min(trace.positions("question"), default=trace.prompt_length)
+    late = range(first, len(trace))
+    stop = torch.zeros(len(trace), dtype=torch.bool)
+    stop[[p for p in late if trace.kinds[p] != "image" and _is_stop(trace, p)]] = True
+    return stop
+
+
+def _is_stop(trace: Trace, position: int) -> bool:
+    return trace.text[slice(*trace.offsets[position])].strip() in STOP
+
+
+def _end(trace: Trace) -> set[int]:
+    """Positions of the end token."""
+    return {p for p in range(trace.prompt_length, len(trace)) if trace.offsets[p][0] >= trace.response_span[1]}

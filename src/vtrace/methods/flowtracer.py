@@ -1,0 +1,81 @@
+"""FlowTracer (Dong et al., 2026): flow from the inputs to the answer over head-mean attention."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..attention import attention_rows
+from ..errors import InputError
+from ..types import Target
+from .work import Outcome, Work
+
+MODES = ("reach", "flow", "direct")
+
+
+def flowtracer(
+    work: Work, target: Target, *, mode: str = "reach", first_layer: float = 1 / 3, last_layer: float = 2 / 3,
+    exclude_sink: bool = False, receivers: str = "predictor",
+) -> Outcome:  # fmt: skip
+    """`mode` "reach": how much of a token gets to the answer over all paths; "flow": throughput of what is injected
+    at the inputs and conditioned on arriving; "direct": the answer's own attention. Layers are given as shares of
+    the depth. `exclude_sink` lets nothing pass through the first token."""
+    if mode not in MODES:
+        raise InputError(f"mode is {mode!r}; use one of: {', '.join(MODES)}")
+    depth = len(work.layers)
+    low, high = round(first_layer * depth), max(round(last_layer * depth), round(first_layer * depth) + 1)
+    capacity = attention_capacity(work, range(low, high))
+    if exclude_sink:
+        capacity[0] = 0
+    answer = work.receivers(target, receivers)
+    details = {"layers": [low, high - 1]}
+    if mode == "direct":
+        return Outcome(capacity[:, answer].mean(1), details)
+    reach = reach_of(capacity, answer)
+    if mode == "reach":
+        return Outcome(reach, details)
+    return Outcome(throughput(capacity, reach, answer, torch.tensor(work.inputs, device=work.device)), details)
+
+
+def attention_capacity(work: Work, layers: range) -> Tensor:
+    """Mean attention over a range of layers and all heads, source by receiver, strictly upper; float64."""
+    length = len(work.trace)
+    total = torch.zeros(length, length, device=work.device)
+    for layer in (work.layers[index] for index in layers):
+        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+            total[rows, : weights.shape[-1]] += weights.mean(0)
+    return total.tril_(-1).T.double() / len(layers)
+
+
+def reach_of(capacity: Tensor, answer: Tensor) -> Tensor:
+    """The potential h: one on the answer, elsewhere the sum over edges to what reaches it. One triangular solve."""
+    absorbing = torch.zeros(len(capacity), dtype=capacity.dtype, device=capacity.device)
+    absorbing[answer] = 1
+    moving = capacity * (1 - absorbing)[:, None]
+    return _solve(moving, absorbing, upper=True)
+
+
+def throughput(capacity: Tensor, reach: Tensor, answer: Tensor, inject: Tensor) -> Tensor:
+    """Flow through every token when one unit starts evenly on those of `inject` that can arrive."""
+    step = conditioned(capacity, reach, answer)
+    start = torch.zeros_like(reach)
+    able = inject[reach[inject] > 0]
+    if len(able):
+        start[able] = 1 / len(able)
+    flow = _solve(step.T, start, upper=False)
+    leaving = flow * step.sum(1)
+    return flow + leaving
+
+
+def conditioned(capacity: Tensor, reach: Tensor, answer: Tensor) -> Tensor:
+    """Transitions of a walker that is known to arrive: rows sum to one wherever the answer can be reached."""
+    safe = torch.where(reach > 0, reach, 1.0)
+    step = capacity * reach[None] / safe[:, None]
+    step[reach <= 0] = 0
+    step[answer] = 0
+    return step
+
+
+def _solve(edges: Tensor, start: Tensor, upper: bool) -> Tensor:
+    identity = torch.eye(len(edges), dtype=edges.dtype, device=edges.device)
+    return torch.linalg.solve_triangular(identity - edges, start[:, None], upper=upper, unitriangular=True)[:, 0]

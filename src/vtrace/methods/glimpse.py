@@ -1,0 +1,88 @@
+"""GLIMPSE (Shen, 2025): gradient-weighted attention with head and layer weights, responses weighted by alignment."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..attention import Scratch, attention_rows, grouped
+from ..errors import InputError
+from ..lvlm.gradients import Graph
+from ..lvlm.seam import Layer
+from ..types import Target
+from .work import Outcome, Work, check_finite
+
+
+def glimpse(
+    work: Work, target: Target, *, span: str = "tokens", head_temperature: float = 1.0, depth_rate: float = 0.1
+) -> Outcome:
+    """`span` "tokens" takes a backward pass for every target token, as published; "sum" takes one for all of them."""
+    where = work.receivers(target)
+    if span not in ("tokens", "sum"):
+        raise InputError(f"span is {span!r}; use 'tokens' or 'sum'")
+    image, question = work.trace.positions("image"), work.trace.positions("question")
+    graph = Graph(work.seam, work.arguments, work.ids, target.positions)
+    confidence = graph.log_probabilities.detach().double().exp()
+    every = torch.zeros(len(where), len(work.trace), dtype=torch.float64, device=work.device)
+    every[torch.arange(len(where)), where] = 1
+    if span == "sum":
+        gradients = graph.gradient(graph.logits.sum()).by_head
+        rows = _relevance(work, every, gradients, head_temperature, depth_rate)
+    else:
+        parts = []
+        for number in range(len(where)):
+            gradients = graph.gradient(graph.logits[number], keep=True).by_head
+            parts.append(_relevance(work, every[number : number + 1], gradients, head_temperature, depth_rate))
+            work.progress(number + 1, len(where))
+        rows = torch.cat(parts)
+    looked, asked = rows[:, image].mean(1), rows[:, question].mean(1)
+    scores = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    scores[image] = _weights(confidence * asked) @ rows[:, image]
+    scores[question] = _weights(confidence * looked) @ rows[:, question]
+    return Outcome(scores)
+
+
+def _weights(values: Tensor) -> Tensor:
+    return values / values.sum().clamp_min(1e-300)
+
+
+def _relevance(work: Work, rows: Tensor, gradients: list[Tensor], temperature: float, rate: float) -> Tensor:
+    """Receivers' rows of R, k,T, up to the common factor of two per layer."""
+    facts = [_head_facts(layer, g) for layer, g in zip(work.layers, gradients, strict=True)]
+    strength = torch.tensor([size for _, size in facts], dtype=torch.float64)
+    depth = strength * torch.exp(rate * torch.arange(1, len(facts) + 1, dtype=torch.float64))
+    depth = depth / depth.sum().clamp_min(1e-300)
+    for layer, g in zip(reversed(work.layers), reversed(gradients), strict=True):
+        heads = torch.softmax(facts[layer.index][0] / temperature, dim=0)
+        moved = _through(rows, layer, g, heads)
+        rows = rows + check_finite(moved, layer.index) * (float(depth[layer.index]) / 2)
+    return rows
+
+
+def _head_facts(layer: Layer, by_head: Tensor) -> tuple[Tensor, float]:
+    """Per head the share of positive gradient that meets attention; and the size of the gradient, heads summed."""
+    met = torch.zeros(len(layer.query), dtype=torch.float64, device=layer.query.device)
+    positive, size = met.clone(), 0.0
+    for _, weights, grads in _blocks(layer, by_head):
+        visible = weights > 0
+        size += float((grads * visible).sum(0).abs().sum())
+        grads = grads.relu_().mul_(visible)
+        positive += grads.sum((1, 2)).double()
+        met += grads.mul_(weights).sum((1, 2)).double()
+    return torch.where(positive > 0, met / positive.clamp_min(1e-300), 0.0), size
+
+
+def _through(rows: Tensor, layer: Layer, by_head: Tensor, heads: Tensor) -> Tensor:
+    out = torch.zeros_like(rows)
+    for where, weights, grads in _blocks(layer, by_head):
+        edges = torch.einsum("h,hrs->rs", heads.float(), grads.relu_().mul_(weights))
+        total = edges.sum(1, keepdim=True)
+        edges = torch.where(total > 0, edges / total.clamp_min(1e-30), 0.0)
+        out[:, : edges.shape[1]] += rows[:, where] @ edges.double()
+    return out
+
+
+def _blocks(layer: Layer, by_head: Tensor):
+    scratch, value_t = Scratch(), layer.value.float().mT
+    for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+        yield rows, weights, grouped(by_head[:, rows].float(), value_t[..., : weights.shape[-1]], scratch)

@@ -1,0 +1,35 @@
+"""Gradients of the embeddings: gradient × input, and integrated gradients (Sundararajan et al., 2017)."""
+
+from __future__ import annotations
+
+import torch
+
+from ..lvlm.gradients import Graph
+from ..types import Target
+from .signs import signed_as
+from .work import Outcome, Work
+
+
+def gradient(work: Work, target: Target, *, sign: str = "absolute") -> Outcome:
+    """Embedding times the gradient of the target's logits, summed over features; DeepStack rows count for their patch."""
+    return signed_as(sign, work.gradient(target).times_input(work.trace.positions("image")))
+
+
+def integrated_gradients(work: Work, target: Target, *, steps: int = 32, sign: str = "positive") -> Outcome:
+    """From padded inputs to the real ones on a straight line; what is summed is the target's log-probability."""
+    seam, image = work.seam, work.trace.positions("image")
+    full = seam.inputs(work.arguments)
+    base = seam.inputs(seam.pad(work.arguments, [work.inputs]))
+    change = [a - b for a, b in zip(full, base, strict=True)]
+    total = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    for step in range(steps):
+        mixed = [b + (step + 0.5) / steps * c for b, c in zip(base, change, strict=True)]
+        arguments = seam.family.with_extras({**work.arguments, "inputs_embeds": mixed[0]}, mixed[1:])
+        graph = Graph(seam, arguments, work.ids, target.positions, heads=False)
+        grads = graph.gradient(graph.log_probabilities.sum()).by_input
+        products = [(c.float() * g.float()).sum(-1).double() / steps for c, g in zip(change, grads, strict=True)]
+        total += products[0][0]
+        for rows in products[1:]:
+            total[image] += rows
+        work.progress(step + 1, steps)
+    return signed_as(sign, total)

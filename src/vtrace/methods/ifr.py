@@ -1,0 +1,105 @@
+"""Information Flow Routes (Ferrando & Voita, 2024) as token scores.
+
+A source's write is important when it brings the receiver's new residual closer in the L1 norm. The
+distance does not factor over features, so writes are built for a few sources and one head at a time.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..attention import attention_rows
+from ..lvlm.seam import Layer
+from ..types import Target
+from .work import Outcome, Work, check_finite
+
+EPSILON = 1e-12
+CHUNK_BYTES = 4 << 20  # of receivers by sources by features
+
+
+def ifr(
+    work: Work, target: Target, *, aggregate: str = "rows", threshold: float = 0.0, receivers: str = "predictor"
+) -> Outcome:
+    """Shares of the receivers' rows, summed over layers; `aggregate` "span" treats them as one receiver (FlashTrace)."""
+    where = work.receivers(target, receivers)
+    if aggregate == "span":
+        scores, residual = span_scores(work, where, torch.ones(len(where), device=work.device), threshold)
+        return Outcome(scores, {"residual_share": residual})
+    rows, residual = row_scores(work, where, threshold)
+    return Outcome(rows.sum(0), {"residual_share": residual})
+
+
+def row_scores(work: Work, receivers: Tensor, threshold: float = 0.0) -> tuple[Tensor, list[float]]:
+    """One row per receiver, summed over layers: r,T; and the mean share that stays in the residual, per layer."""
+    total = torch.zeros(len(receivers), len(work.trace), dtype=torch.float64, device=work.device)
+    kept = []
+    for layer in work.layers:
+        done, left = 0, 0.0
+        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, receivers):
+            shares, residual = shares_of(layer, weights, layer.residual[rows], layer.update[rows], threshold)
+            total[done : done + len(shares), : shares.shape[1]] += check_finite(shares, layer.index)
+            done, left = done + len(shares), left + float(residual.sum())
+        kept.append(left / len(receivers))
+    return total, kept
+
+
+def span_scores(work: Work, receivers: Tensor, weights: Tensor, threshold: float = 0.0) -> tuple[Tensor, list[float]]:
+    """Weighted receivers as one: their residuals, updates and attention are averaged before distances are taken."""
+    mix = weights.float() / weights.sum()
+    total = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    kept = []
+    for layer in work.layers:
+        done, attention = 0, torch.zeros(len(layer.query), 1, len(work.trace), device=work.device)
+        for rows, seen in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, receivers):
+            count = seen.shape[1]
+            attention[:, 0, : seen.shape[-1]] += torch.einsum("r,hrs->hs", mix[done : done + count], seen)
+            done += count
+        residual, update = ((mix @ x[receivers].float())[None] for x in (layer.residual, layer.update))
+        shares, left = shares_of(layer, attention, residual, update, threshold)
+        total += check_finite(shares[0], layer.index)
+        kept.append(float(left))
+    return total, kept
+
+
+def shares_of(
+    layer: Layer, weights: Tensor, residual: Tensor, update: Tensor, threshold: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Shares of every source in each receiver, heads summed: r,s; and the residual's own: r. Together they are one."""
+    residual, whole = residual.float(), residual.float() + update.float()
+    near = torch.zeros(weights.shape[1:], device=weights.device)
+    size = whole.abs().sum(-1)
+    chunk = max(1, CHUNK_BYTES // (4 * whole.numel()))
+    for head in range(len(weights)):
+        for start in range(0, weights.shape[-1], chunk):
+            sources = slice(start, min(start + chunk, weights.shape[-1]))
+            writes = writes_of(layer, head, sources)  # c,d
+            left = torch.addcmul(whole[:, None], weights[head, :, sources, None], writes, value=-1)
+            proximity = (size[:, None] - torch.linalg.vector_norm(left, ord=1, dim=-1)).relu_()
+            near[:, sources] += torch.where(proximity < threshold, 0.0, proximity) if threshold else proximity
+    stay = (size - update.float().abs().sum(-1)).relu()
+    stay = torch.where(stay < threshold, 0.0, stay) if threshold else stay
+    total = stay + near.sum(-1) + EPSILON
+    return (near / total[:, None]).double(), (stay / total).double()
+
+
+def writes_of(layer: Layer, head: int, sources: slice) -> Tensor:
+    """What a head would write from each source at full attention: c,d."""
+    heads, size = len(layer.query), layer.query.shape[-1]
+    value = layer.value[head * len(layer.value) // heads, sources].float()
+    return value @ layer.projection[:, head * size : (head + 1) * size].float().T
+
+
+def ifr_matrix(work: Work) -> Tensor:
+    """All rows as a pairwise matrix, source by receiver, mean over layers: every pair costs H·d, so this takes time."""
+    length = len(work.trace)
+    matrix = torch.zeros(length, length, device=work.device)
+    for number, layer in enumerate(work.layers, start=1):
+        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+            for part in torch.arange(weights.shape[1]).split(16):  # a few receivers at a time keep chunks of sources long
+                where = torch.arange(rows.start, rows.stop)[part]
+                seen = int(where[-1]) + 1
+                shares, _ = shares_of(layer, weights[:, part, :seen], layer.residual[where], layer.update[where])
+                matrix[where, :seen] += check_finite(shares, layer.index)
+        work.progress(number, len(work.layers))
+    return matrix.tril_(-1).div_(len(work.layers)).T

@@ -1,0 +1,31 @@
+"""Attention Rollout (Abnar & Zuidema, 2020): head-mean attention with the residual, multiplied over layers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..attention import attention_rows
+from ..lvlm.seam import Layer
+from ..types import Target
+from .work import Outcome, Work, check_finite, one_hot
+
+
+def rollout(work: Work, target: Target, *, residual: float = 0.5, receivers: str = "predictor") -> Outcome:
+    """Only the receivers' rows of the product are needed, and their mean is enough: a vector walks down."""
+    row = one_hot(len(work.trace), work.receivers(target, receivers), work.device)
+    for layer in reversed(work.layers):
+        row = residual * row + (1 - residual) * through_attention(row, layer)
+        check_finite(row, layer.index)
+    return Outcome(row)
+
+
+def through_attention(row: Tensor, layer: Layer) -> Tensor:
+    """`row` times the head-mean attention of a layer: T; float64. All terms are positive, so float32 sums are exact enough."""
+    heads = len(layer.query)
+    out = torch.zeros_like(row)
+    reach = int(row.nonzero()[-1]) + 1
+    for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, slice(0, reach)):
+        share = row[rows].float().repeat(heads) / heads
+        out[: weights.shape[-1]] += share @ weights.flatten(0, 1)
+    return out
