@@ -12,11 +12,16 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "vtrace"
 ORDER = [
     "errors", "types", "prompt", "spans", "targets",
-    "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution", "files", "report",
+    "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution", "perturb", "methods", "meter", "compare", "files", "report",
     "benchmarks", "examples", "doctor", "pinhole", "cli",
 ]  # fmt: skip
 LATE = {("attribution", "report")}  # Attribution.save and its notebook picture, imported inside the method
-MATHS = {"attention": {"torch"}, "pairwise": {"torch"}, "multihop": {"torch", "math"}, "calibrate": {"math", "dataclasses"}}
+MATHS = {
+    "attention": {"torch"},
+    "pairwise": {"torch"},
+    "multihop": {"torch", "math"},
+    "calibrate": {"math", "dataclasses"},
+}
 
 
 def imports(path: Path):

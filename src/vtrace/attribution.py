@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,9 @@ class Evidence:
 class Attribution:
     """How much a target relies on every earlier position.
 
-    `scores` are shares: over image and question positions they sum to one. Earlier response and
-    template positions are on the same scale. The paper's u is scores · exp(log_scale).
+    `scores` are shares: over image and question positions they sum to one (in size, for methods whose
+    scores can be negative). Earlier response and template positions are on the same scale. The paper's u
+    is scores · exp(log_scale).
     """
 
     trace: Trace
@@ -52,16 +53,18 @@ class Attribution:
     calibration: Calibration
     options: Options = Options()
     method: str = "vtrace"
+    variant: dict[str, Any] | None = None  # options of another method, as it ran
+    details: dict[str, Any] = field(default_factory=dict)  # what else that method found out
     likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
     pairwise: Tensor | None = None  # T,T: W, source by receiver
 
     @property
     def image_share(self) -> float:
-        return float(self.scores[self.trace.positions("image")].sum())
+        return float(np.abs(self.scores[self.trace.positions("image")]).sum())
 
     @property
     def text_share(self) -> float:
-        return float(self.scores[self.trace.positions("question")].sum())
+        return float(np.abs(self.scores[self.trace.positions("question")]).sum())
 
     @property
     def uncalibrated(self) -> np.ndarray:
@@ -69,7 +72,7 @@ class Attribution:
         image, text = self.trace.positions("image"), self.trace.positions("question")
         scores = self.scores.copy()
         scores[image] /= self.calibration.scale
-        return scores / (scores[image + text].sum() or 1.0)
+        return scores / (np.abs(scores[image + text]).sum() or 1.0)
 
     @property
     def warnings(self) -> list[str]:

@@ -73,7 +73,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "response": attribution.trace.response,
         "answer": attribution.trace.answer_text,
         "target": dataclasses.asdict(attribution.target),
-        "options": dataclasses.asdict(attribution.options),
+        "options": dataclasses.asdict(attribution.options) if attribution.variant is None else attribution.variant,
         "image_share": attribution.image_share,
         "text_share": attribution.text_share,
         "calibration": dataclasses.asdict(attribution.calibration),
@@ -85,6 +85,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "scores": [float(score) for score in attribution.scores],
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
+        "details": attribution.details,
         "trace": trace_document(attribution.trace, pictures=whole),
         "pairwise": None if pairwise is None else encode_matrix(pairwise),
     }
@@ -127,6 +128,7 @@ def _trace(document: dict[str, Any]) -> Trace:
 
 def _attribution(document: dict[str, Any]) -> Attribution:
     likelihoods, pairwise = document["likelihoods"], document["pairwise"]
+    own = document["method"] == "vtrace"
     trace = _trace(document["trace"])
     if len(document["scores"]) != len(trace) or (pairwise and pairwise["size"] != len(trace)):
         raise ValueError("scores or matrix do not fit the trace")
@@ -136,8 +138,10 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         scores=np.array(document["scores"], dtype=np.float64),
         log_scale=document["log_scale"],
         calibration=Calibration(**document["calibration"]),
-        options=Options(**document["options"]),
+        options=Options(**document["options"]) if own else Options(),
         method=document["method"],
+        variant=None if own else document["options"],
+        details=document.get("details", {}),
         likelihoods=None if likelihoods is None else np.array(likelihoods),
         pairwise=None if pairwise is None else decode_matrix(pairwise),
     )

@@ -26,9 +26,7 @@ class Gradient:
 
     def times_input(self, image: Sequence[int]) -> Tensor:
         """Sum over features of input times gradient; extras count for the image positions they belong to."""
-        products = [
-            (x.detach().float() * g.float()).sum(-1) for x, g in zip(self.inputs, self.by_input, strict=True)
-        ]
+        products = [(x.detach().float() * g.float()).sum(-1) for x, g in zip(self.inputs, self.by_input, strict=True)]
         total = products[0][0].double()
         for rows in products[1:]:
             total[list(image)] += rows.double()

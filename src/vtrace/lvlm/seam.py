@@ -138,14 +138,30 @@ class Seam:
         chosen = ids[start:].to(hidden.device)
         return torch.stack([self._score(row, chosen) for row in hidden])
 
-    def _score(self, hidden: Tensor, chosen: Tensor, chunk: int = 256) -> Tensor:
+    def _score(self, hidden: Tensor, chosen: Tensor) -> Tensor:
+        parts = [
+            logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(-1).double()
+            for logits, wanted in self._logits(hidden, chosen)
+        ]
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def ranks(self, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:
+        """How many tokens each row of the batch prefers to the one at each position: B,n."""
+        where = torch.tensor(positions, device=arguments["inputs_embeds"].device)
+        chosen = ids.to(where.device)[where]
+        return torch.stack(
+            [
+                torch.cat([(logits > logits.gather(1, w[:, None])).sum(-1) for logits, w in self._logits(row, chosen)])
+                for row in self.decoder(**arguments).last_hidden_state[:, where - 1]
+            ]
+        )
+
+    def _logits(self, hidden: Tensor, chosen: Tensor, chunk: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits of a large vocabulary are wide: only on predictors, and a few hundred at a time."""
-        parts = []
         head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
-            logits = head(rows).float()
-            parts.append(logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(-1).double())
-        return torch.cat(parts)
+            yield head(rows).float(), wanted
 
     def log_probabilities_padded(
         self, arguments: Arguments, ids: Tensor, start: int, positions: Sequence[Sequence[int]]
@@ -209,7 +225,9 @@ class _Recorder:
         self._pending = None
         if not torch.isfinite(output).all():
             raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
-        layer = Layer(self.seen, query, key, value, output[0], projection.weight, scaling, mask, self._residual)
+        layer = Layer(
+            self.seen, query, key, value, output[0], projection.weight.detach(), scaling, mask, self._residual
+        )
         self.consumer(layer)
         self.seen += 1
 

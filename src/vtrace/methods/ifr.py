@@ -96,7 +96,9 @@ def ifr_matrix(work: Work) -> Tensor:
     matrix = torch.zeros(length, length, device=work.device)
     for number, layer in enumerate(work.layers, start=1):
         for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
-            for part in torch.arange(weights.shape[1]).split(16):  # a few receivers at a time keep chunks of sources long
+            for part in torch.arange(weights.shape[1]).split(
+                16
+            ):  # a few receivers at a time keep chunks of sources long
                 where = torch.arange(rows.start, rows.stop)[part]
                 seen = int(where[-1]) + 1
                 shares, _ = shares_of(layer, weights[:, part, :seen], layer.residual[where], layer.update[where])

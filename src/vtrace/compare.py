@@ -1,0 +1,118 @@
+"""Several methods on one frozen trace: what each finds, what it costs, and how far they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .attribution import Attribution
+from .errors import InputError, VTraceError
+from .lvlm import Lvlm
+from .meter import peak_memory
+from .methods import METHODS, RECORD, find_method, run_method
+from .methods.work import Work
+from .targets import TargetSpec, find_target
+from .types import Target, Trace
+
+CHEAP = tuple(name for name, method in METHODS.items() if method.cheap)
+Say = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one method: alone, and on top of what others had already computed."""
+
+    seconds: float  # as if it had run alone
+    own_seconds: float
+    shared: dict[str, float]  # seconds of the shared stages it used
+    memory: int | None  # bytes above the loaded model, while it ran
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Attributions of the same target by several methods, and the failures with their reasons."""
+
+    trace: Trace
+    target: Target
+    results: dict[str, Attribution]
+    costs: dict[str, Cost]
+    failures: dict[str, str]
+
+    def __getitem__(self, name: str) -> Attribution:
+        if name not in self.results:
+            raise KeyError(self.failures.get(name, f"{name} was not compared; there are: {', '.join(self.results)}"))
+        return self.results[name]
+
+    @property
+    def agreement(self) -> np.ndarray:
+        """Rank correlation between methods over image and question positions: m,m; NaN for constant scores."""
+        inputs = self.trace.positions("image") + self.trace.positions("question")
+        ranks = np.stack([rank(result.scores[inputs]) for result in self.results.values()])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.atleast_2d(np.corrcoef(ranks))
+
+    def save(self, path: str | Path) -> Path:
+        """Write .json, .html or .png, by the name's ending."""
+        from .report.comparison import save
+
+        return save(self, path)
+
+    def __repr__(self) -> str:
+        return f"<comparison of {', '.join(self.results)} on {self.target.name!r}>"
+
+    def _repr_html_(self) -> str:
+        from .report.comparison_html import fragment
+
+        return fragment(self)
+
+
+def compare(
+    lvlm: Lvlm, trace: Trace, methods: Sequence[str] = CHEAP, target: TargetSpec = "response", *,
+    calibrated: bool = False, options: dict[str, dict[str, Any]] | None = None,
+    say: Say = lambda name, done, total: None,
+) -> Comparison:  # fmt: skip
+    """Run methods on one trace and share what they have in common. A method that cannot run is reported, not fatal.
+
+    `options` are per method; `calibrated` applies stage 3 to every method. `say` hears about progress.
+    """
+    options = options or {}
+    if not methods:
+        raise InputError("name at least one method")
+    for name in [*methods, *options]:
+        find_method(name)
+    if stray := set(options) - set(methods):
+        raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
+    found = find_target(trace, target)
+    work = Work.of(lvlm, trace)
+    if any(RECORD in METHODS[name].needs for name in methods):
+        work.layers  # noqa: B018 - once, before anything is measured
+    results: dict[str, Attribution] = {}
+    costs: dict[str, Cost] = {}
+    failures: dict[str, str] = {}
+    for name in dict.fromkeys(methods):
+        say(name, 0, 0)
+        work.progress = lambda done, total, name=name: say(name, done, total)
+        try:
+            with peak_memory(lvlm.device) as memory:
+                result, own, shared = work.share_of(
+                    lambda name=name: run_method(name, work, found, calibrated, **options.get(name, {}))
+                )
+        except VTraceError as error:
+            failures[name] = str(error)
+            continue
+        results[name] = result
+        costs[name] = Cost(own + sum(shared.values()), own, shared, memory.peak)
+    if not results:
+        raise InputError("no method could run: " + "; ".join(failures.values()))
+    return Comparison(trace, found, results, costs, failures)
+
+
+def rank(values: np.ndarray) -> np.ndarray:
+    """Ranks from the smallest up; equal values share their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]

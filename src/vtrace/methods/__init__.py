@@ -1,0 +1,169 @@
+"""Every method on one interface: a function of shared work and a target, and its options as keywords.
+
+The dictionary below is the whole registry. A method's options are the keywords of its function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..attribution import Attribution, make_options, score
+from ..calibrate import Likelihoods, calibrate
+from ..errors import InputError, ModelError, VTraceError
+from ..lvlm import first_line
+from ..types import Calibration, Target
+from .alti import alti, alti_logit
+from .attnlrp import attnlrp
+from .chefer import chefer
+from .composed import attention_multihop, cage, ifr_multihop
+from .controls import attention, centre, position, random
+from .flashtrace import flashtrace
+from .flowtracer import flowtracer
+from .glimpse import glimpse
+from .gradients import gradient, integrated_gradients
+from .heta import heta
+from .ifr import ifr
+from .loo import leave_one_out
+from .reagent import reagent
+from .rollout import rollout
+from .work import Outcome, Work
+
+Run = Callable[..., Outcome | Attribution]
+
+
+def vtrace(
+    work: Work, target: Target, *, gamma: float = 1.0, centring: bool = True, multihop: bool = True,
+    calibrate: bool = True, calibrate_on: str = "response", receivers: str = "predictor",
+) -> Attribution:  # fmt: skip
+    """The paper's three stages: centred writes, all paths, image and text on one scale."""
+    options = make_options(
+        gamma=gamma, centring=centring, multihop=multihop, calibrate=calibrate, calibrate_on=calibrate_on,
+        receivers=receivers,
+    )  # fmt: skip
+    return score(work.trace, target, work.pairwise(centring), work.likelihoods if options.calibrate else None, options)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and what a user should know before choosing it."""
+
+    run: Run
+    about: str
+    needs: tuple[str, ...]  # recorded pass, pairwise matrix, backward passes, extra passes, picture
+    cost: str  # in forward passes
+    cheap: bool = True  # whether a comparison runs it without being asked to
+    status: str = "as published"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keywords and their defaults."""
+        found = inspect.signature(self.run).parameters.values()
+        return {p.name: p.default for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+RECORD, BACKWARD, EXTRA, PICTURE = "recorded pass", "backward passes", "extra passes", "picture"
+ADAPTED = "adapted: published for text"
+
+METHODS: dict[str, Method] = {
+    "vtrace": Method(vtrace, "centred writes, all paths, calibrated", (RECORD, "pairwise matrix"), "1 recorded + 3"),
+    "rollout": Method(rollout, "head-mean attention multiplied over layers", (RECORD,), "1 recorded"),
+    "ifr": Method(ifr, "L1 proximity of writes to the receiver's residual", (RECORD,), "1 recorded"),
+    "flashtrace": Method(flashtrace, "IFR of a span, traced on through the response", (RECORD,), "1 recorded"),
+    "flowtracer": Method(
+        flowtracer, "flow to the answer over head-mean attention", (RECORD,), "1 recorded",
+        status="from summaries: no code is public",
+    ),
+    "attnlrp": Method(
+        attnlrp, "relevance propagation through attention", (BACKWARD,), "1 + 1 backward",
+        status="as published; LRP is patented, see its page",
+    ),
+    "reagent": Method(
+        reagent, "replace inputs at random, learn whose absence hurts", (EXTRA, PICTURE), "up to 2 x steps x probes",
+        cheap=False, status=ADAPTED,
+    ),
+    "heta": Method(
+        heta, "attention gate x (curvature + information)", (RECORD, BACKWARD, EXTRA), "inputs x (1 + 7 x probes)",
+        cheap=False, status=ADAPTED,
+    ),
+    "alti": Method(alti, "L1 proximity multiplied over layers", (RECORD,), "1 recorded + T x T x d sums"),
+    "alti-logit": Method(alti_logit, "logits written by attention, handed down by ALTI", (RECORD,), "as alti, + 1"),
+    "chefer": Method(chefer, "attention times its gradient, positive part", (RECORD, BACKWARD), "1 recorded + 1 backward"),
+    "glimpse": Method(
+        glimpse, "weighted gradient attention, responses weighted by alignment", (RECORD, BACKWARD),
+        "1 recorded + 1 backward per target token", cheap=False, status="from a third-party guide",
+    ),
+    "cage": Method(cage, "row-normalised all-paths over the response", (RECORD, "pairwise matrix"), "1 recorded"),
+    "ifr-multihop": Method(
+        ifr_multihop, "the paper's all-paths sum over IFR", (RECORD,), "1 recorded + T x T x H x d sums", cheap=False,
+        status="the paper's composition",
+    ),
+    "attention-multihop": Method(
+        attention_multihop, "the paper's all-paths sum over mean attention", (RECORD,), "1 recorded",
+        status="a control for the matrix",
+    ),
+    "loo": Method(
+        leave_one_out, "blur one patch or pad one word: measured dependence", (EXTRA, PICTURE), "1 per input",
+        cheap=False, status="reference",
+    ),
+    "ig": Method(
+        integrated_gradients, "gradients on the way from padded inputs", (BACKWARD,), "steps x (1 + 1 backward)",
+        cheap=False, status="as published, on embeddings",
+    ),
+    "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", status="control"),
+    "attention": Method(attention, "attention weights of the target", (RECORD,), "1 recorded", status="control"),
+    "random": Method(random, "noise", (), "0", status="control"),
+    "centre": Method(centre, "a prior on the middle", (), "0", status="control"),
+    "position": Method(position, "the later, the more", (), "0", status="control"),
+}  # fmt: skip
+
+
+def find_method(name: str) -> Method:
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def run_method(name: str, work: Work, target: Target, calibrated: bool = False, **options: Any) -> Attribution:
+    """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
+    method = find_method(name)
+    if unknown := set(options) - set(method.options):
+        known = ", ".join(method.options) or "none"
+        raise InputError(f"{name} has no option {sorted(unknown)[0]!r}; it has: {known}")
+    try:
+        outcome = method.run(work, target, **options)
+    except VTraceError as error:
+        raise type(error)(f"{name}: {error}") from error
+    except (RuntimeError, NotImplementedError) as error:
+        if "out of memory" in str(error) or "can't allocate" in str(error):
+            raise ModelError(f"{name}: out of memory; use a shorter response or a smaller picture") from error
+        raise ModelError(f"{name} cannot run on this model: {first_line(error)}") from error
+    if isinstance(outcome, Attribution):
+        return outcome
+    return _as_attribution(name, work, target, outcome, calibrated, {**method.options, **options})
+
+
+def _as_attribution(
+    name: str, work: Work, target: Target, outcome: Outcome, calibrated: bool, variant: dict[str, Any]
+) -> Attribution:
+    trace = work.trace
+    raw = outcome.scores.detach().cpu().double().numpy().copy()
+    if not np.isfinite(raw).all():
+        raise ModelError(f"{name}: scores are not finite at position {int(np.argmin(np.isfinite(raw)))}")
+    raw[min(target.positions) - 1 :] = 0  # a target relies on what came before it
+    image, text = trace.positions("image"), trace.positions("question")
+    calibration = Calibration("off")
+    if calibrated:
+        totals = Likelihoods(*map(float, work.likelihoods.sum(axis=1)))
+        calibration = calibrate(totals, float(np.abs(raw[image]).sum()), float(np.abs(raw[text]).sum()))
+        raw[image] *= calibration.scale
+    total = float(np.abs(raw[image + text]).sum()) or 1.0
+    return Attribution(
+        trace=trace, target=target, scores=raw / total, log_scale=math.log(total), calibration=calibration,
+        method=name, variant={**variant, "calibrated": calibrated}, details=outcome.details,
+    )  # fmt: skip

@@ -1,0 +1,139 @@
+"""HETA (Pramanik et al., 2026): a gate by attention flow, times curvature and information of each input.
+
+Published for text. Here inputs are image and question positions, the objective is the target's mean
+log-probability, and the gate is normalised over what is scored.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ..attention import attention_rows
+from ..errors import InputError
+from ..lvlm.gradients import frozen
+from ..lvlm.seam import BATCH_TOKENS
+from ..types import Target
+from .ifr import writes_of
+from .work import Outcome, Work, one_hot
+
+
+def heta(
+    work: Work, target: Target, *, probes: int = 10, curvature: str = "exact", mask: str = "zero", beta: float = 0.5,
+    gamma: float = 0.5, step: float = 1e-2, seed: int = 0,
+) -> Outcome:  # fmt: skip
+    """`curvature` "exact" takes block Hessian products by double backward; "finite" takes differences of gradients
+    at `step` times the embeddings' size, which needs less memory and any kernel. `mask` is "zero", "mean" or "pad".
+    """
+    if curvature not in ("exact", "finite"):
+        raise InputError(f"curvature is {curvature!r}; use 'exact' or 'finite'")
+    gate = semantic_gate(work, work.receivers(target), work.inputs)
+    bends = block_curvature(work, target, work.inputs, probes, curvature == "exact", step, seed)
+    informs = information(work, target, work.inputs, mask)
+    scores = gate * (beta * bends + gamma * informs)
+    parts = {"gate": gate, "curvature": bends, "information": informs}
+    return Outcome(scores, {name: part[work.inputs].tolist() for name, part in parts.items()})
+
+
+def semantic_gate(work: Work, receivers: Tensor, scored: list[int]) -> Tensor:
+    """Per head, attention rolled out to every layer, weighted by the size of what is written there; sums to one.
+
+    One vector per layer and head walks down together: each starts at its own layer.
+    """
+    heads, length = len(work.layers[0].query), len(work.trace)
+    start = one_hot(length, receivers, work.device).float().expand(heads, 1, -1)
+    rows, sizes = torch.zeros(heads, 0, length, device=work.device), []
+    for layer in reversed(work.layers):
+        rows = torch.cat([rows, start], dim=1)
+        moved = torch.zeros_like(rows)
+        for block, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+            moved[..., : weights.shape[-1]] += rows[..., block] @ weights
+        rows = (rows + moved) / 2
+        every = slice(0, length)
+        sizes.append(torch.stack([writes_of(layer, head, every).abs().sum(-1) for head in range(heads)]))
+    total = (rows.double() * torch.stack(sizes, dim=1)).sum((0, 1))
+    gate = torch.zeros_like(total)
+    gate[scored] = total[scored] / total[scored].sum().clamp_min(1e-300)
+    return gate
+
+
+def block_curvature(
+    work: Work, target: Target, scored: list[int], probes: int, exact: bool, step: float, seed: int
+) -> Tensor:
+    """Mean over random signs r of |H_ii r|₁, where H_ii is the input's own block of the Hessian: T."""
+    embeds = work.arguments["inputs_embeds"]
+    rng = torch.Generator().manual_seed(seed)
+    signs = torch.randint(0, 2, (len(scored), probes, embeds.shape[-1]), generator=rng).to(embeds) * 2 - 1
+    jobs = [(i, r) for i in range(len(scored)) for r in range(probes)]
+    together = max(1, BATCH_TOKENS // len(work.trace))
+    out = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    for k in range(0, len(jobs), together):
+        part = jobs[k : k + together]
+        where = torch.tensor([scored[i] for i, _ in part], device=embeds.device)
+        direction = torch.stack([signs[i, r] for i, r in part])
+        product = _exact(work, target, where, direction) if exact else _finite(work, target, where, direction, step)
+        out.index_add_(0, where, product.abs().sum(-1).double() / probes)
+        work.progress(min(k + together, len(jobs)), len(jobs))
+    return out
+
+
+def _exact(work: Work, target: Target, where: Tensor, direction: Tensor) -> Tensor:
+    """H_ii r for one input per row: b,d. Fused attention kernels have no second derivative, the plain one has."""
+    rows = torch.arange(len(where), device=where.device)
+    with sdpa_kernel(SDPBackend.MATH), frozen(work.seam.model), torch.enable_grad():
+        leaf = work.arguments["inputs_embeds"].detach().repeat(len(where), 1, 1).requires_grad_()
+        (first,) = torch.autograd.grad(_objective(work, target, leaf), leaf, create_graph=True)
+        (second,) = torch.autograd.grad((first[rows, where] * direction).sum(), leaf)
+    return second[rows, where].float()
+
+
+def _finite(work: Work, target: Target, where: Tensor, direction: Tensor, step: float) -> Tensor:
+    """The same by central differences of the gradient."""
+    embeds = work.arguments["inputs_embeds"].detach()
+    rows = torch.arange(len(where), device=where.device)
+    size = step * embeds[0, where].float().pow(2).mean(-1, keepdim=True).sqrt().clamp_min(1e-6)
+    sides = []
+    for side in (1, -1):
+        with frozen(work.seam.model), torch.enable_grad():
+            leaf = embeds.repeat(len(where), 1, 1)
+            leaf[rows, where] += (side * size * direction).to(leaf.dtype)
+            leaf.requires_grad_()
+            (slope,) = torch.autograd.grad(_objective(work, target, leaf), leaf)
+        sides.append(slope[rows, where].float())
+    return (sides[0] - sides[1]) / (2 * size)
+
+
+def _objective(work: Work, target: Target, embeds: Tensor) -> Tensor:
+    """Mean log p of the target, summed over the rows of a batch."""
+    arguments = {**work.seam.family.repeat(work.arguments, len(embeds)), "inputs_embeds": embeds}
+    where = torch.tensor(target.positions, device=embeds.device)
+    logs = work.seam.predict(arguments, where - 1).log_softmax(-1)
+    wanted = work.ids.to(embeds.device)[where][None, :, None].expand(len(embeds), -1, 1)
+    return logs.gather(2, wanted).mean((1, 2)).sum()
+
+
+@torch.no_grad()
+def information(work: Work, target: Target, scored: list[int], mask: str = "zero") -> Tensor:
+    """Mean over the target's tokens of KL(clean ‖ input masked): T. DeepStack rows of a masked patch are erased."""
+    seam = work.seam
+    embeds = work.arguments["inputs_embeds"]
+    fills = {"zero": lambda: torch.zeros_like(embeds[0, 0]), "mean": lambda: embeds[0].mean(0), "pad": lambda: None}
+    if mask not in fills:
+        raise InputError(f"mask is {mask!r}; use one of: {', '.join(fills)}")
+    fill = fills[mask]()
+    where = torch.tensor(target.positions, device=work.device) - 1
+    clean = seam.predict(work.arguments, where)[0].softmax(-1).clamp_min(1e-10)
+    out = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    together = max(1, BATCH_TOKENS // len(work.trace))
+    for k in range(0, len(scored), together):
+        part = [[p] for p in scored[k : k + together]]
+        arguments = seam.pad(work.arguments, part)
+        if fill is not None:
+            arguments = {**arguments, "inputs_embeds": arguments["inputs_embeds"].clone()}
+            for row, (position,) in enumerate(part):
+                arguments["inputs_embeds"][row, position] = fill
+        for row, logits in enumerate(seam.predict(arguments, where)):
+            other = logits.softmax(-1).clamp_min(1e-10)
+            out[part[row][0]] = (clean * (clean / other).log()).sum(-1).mean().clamp_min(0).double()
+    return out

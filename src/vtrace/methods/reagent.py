@@ -1,0 +1,101 @@
+"""ReAGent (Zhao & Shan, 2024): replace random inputs again and again, and learn whose absence hurts.
+
+The published method explains one token of a text. Here the target is a span, whose likelihood is
+exp(mean log p), and image positions can be replaced too.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..lvlm.replacements import by_masked_lm, by_model, by_unigram
+from ..perturb import BLUR
+from ..types import Target
+from .work import Outcome, Work
+
+LIMIT = 1 - 1e-6  # a change of likelihood of exactly one would be an infinite logit
+
+
+def reagent(
+    work: Work, target: Target, *, probes: int = 5, steps: int = 100, rate: float = 0.3, keep: int = 5, top: int = 3,
+    sampler: str = "model", image: str = "blur", radius: float = BLUR, scale: str = "log", seed: int = 0,
+) -> Outcome:  # fmt: skip
+    """`sampler` "model", "unigram", or the name of a masked language model; `image` "blur", "shuffle" or "pad".
+
+    A probe stops when, with only its `keep` best inputs left, every target token is among the model's `top`.
+    `scale` "log" ranks by the probes' mean logits, which do not saturate; "softmax" gives the published scores.
+    """
+    if scale not in ("log", "softmax"):
+        raise InputError(f"scale is {scale!r}; use 'log' or 'softmax'")
+    rng = torch.Generator().manual_seed(seed)
+    replacer = _Replacer(work, sampler, image, radius, rng)
+    places = torch.tensor(work.inputs)
+    clean = _likelihood(work, target, replacer, torch.zeros(1, len(places), dtype=torch.bool), places)
+    logits = torch.rand(probes, len(places), generator=rng, dtype=torch.float64)
+    active = torch.ones(probes, dtype=torch.bool)
+    for step in range(steps):
+        running = active.nonzero()[:, 0]
+        if not len(running):
+            break
+        masked = torch.rand(len(running), len(places), generator=rng) < rate
+        change = (clean - _likelihood(work, target, replacer, masked, places)).clamp(-LIMIT, LIMIT)[:, None] / 2
+        logits[running] += torch.where(masked, torch.logit(0.5 + change), torch.logit(0.5 - change))
+        rest = torch.ones(len(running), len(places), dtype=torch.bool)
+        rest.scatter_(1, logits[running].topk(min(keep, len(places)), dim=1).indices, False)
+        ranks = work.seam.ranks(replacer.arguments(rest, places), work.ids, target.positions)
+        active[running] = ~(ranks < top).all(1).cpu()
+        work.progress(step + 1, steps)
+    used = ~active if (~active).any() else torch.ones_like(active)
+    softmax = torch.softmax(logits[used], dim=1).mean(0)
+    ranked = (logits[used] - logits[used].min(1, keepdim=True).values).mean(0)
+    scores = torch.zeros(len(work.trace), dtype=torch.float64)
+    scores[places] = ranked if scale == "log" else softmax
+    return Outcome(scores, {"stopped": int((~active).sum()), "steps": step + 1, "softmax": softmax.tolist()})
+
+
+def _likelihood(work: Work, target: Target, replacer: _Replacer, masked: Tensor, places: Tensor) -> Tensor:
+    """exp of the mean log p of the target's tokens in each row."""
+    start = work.trace.prompt_length
+    logs = work.seam.log_probabilities(replacer.arguments(masked, places), work.ids, start)
+    return logs[:, [p - start for p in target.positions]].mean(1).exp().cpu()
+
+
+class _Replacer:
+    """Decoder arguments with chosen inputs replaced by plausible others."""
+
+    def __init__(self, work: Work, sampler: str, image: str, radius: float, rng: torch.Generator):
+        if image not in ("blur", "shuffle", "pad"):
+            raise InputError(f"image is {image!r}; use 'blur', 'shuffle' or 'pad'")
+        self.work, self.image, self.rng = work, image, rng
+        self.words, self.patches = work.trace.positions("question"), work.trace.positions("image")
+        facts = (work.seam, work.arguments, work.ids, self.words)
+        if sampler == "unigram":
+            self.table = by_unigram(*facts)
+        else:
+            self.table = by_model(*facts)
+        if sampler not in ("model", "unigram"):
+            asked = [w for w in work.trace.words if w.kind == "question"]
+            self.table = by_masked_lm(sampler, asked, work.lvlm.processor.tokenizer, self.table, self.words)
+        other = {"pad": lambda: work.seam.pad(work.arguments, [self.patches]), "blur": lambda: work.blurred(radius)}
+        self.other = work.seam.inputs(other.get(image, lambda: work.arguments)())
+
+    def arguments(self, masked: Tensor, places: Tensor) -> dict:
+        """One row per row of `masked` (rows by places); every row draws its own replacements."""
+        work, seam, count = self.work, self.work.seam, len(masked)
+        arguments = seam.family.repeat(work.arguments, count)
+        rows = torch.zeros(count, len(work.trace), dtype=torch.bool)
+        rows[:, places] = masked
+        embeds = self.other[0].repeat(count, 1, 1)
+        extras = [x.repeat(count, 1) for x in self.other[1:]]
+        if self.image == "shuffle":
+            order = torch.cat([torch.randperm(len(self.patches), generator=self.rng) for _ in range(count)])
+            order = order.view(count, -1)
+            for row in range(count):
+                embeds[row, self.patches] = self.other[0][0, self.patches][order[row]]
+            extras = [torch.cat([x[order[row]] for row in range(count)]) for x in self.other[1:]]
+        if self.words:
+            drawn = torch.multinomial(self.table.cpu(), count, replacement=True, generator=self.rng).T
+            embeds[:, self.words] = seam.model.get_input_embeddings()(drawn.to(embeds.device)).to(embeds.dtype)
+        return seam.replace(arguments, rows.to(embeds.device), embeds, extras)
