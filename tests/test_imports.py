@@ -12,7 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "vtrace"
 ORDER = [
     "errors", "types", "prompt", "spans", "targets",
-    "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution", "perturb", "methods", "meter", "compare", "files", "report",
+    "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution",
+    "perturb", "methods", "meter", "comparison", "files", "report",
     "benchmarks", "examples", "doctor", "pinhole", "cli",
 ]  # fmt: skip
 LATE = {("attribution", "report")}  # Attribution.save and its notebook picture, imported inside the method

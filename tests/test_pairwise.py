@@ -7,8 +7,8 @@ import torch
 
 from oracles import algorithm
 from oracles.states import cached_states
-from vtrace.attribution import capture_pairwise, encode_trace
 from vtrace.attention import BLOCK_BYTES
+from vtrace.attribution import capture_pairwise, encode_trace
 from vtrace.pairwise import PairwiseMatrix, centre
 
 

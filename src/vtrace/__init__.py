@@ -17,6 +17,8 @@ _HOME = {
     "trace": "generate",
     "attribute": "attribution",
     "Attribution": "attribution",
+    "compare": "comparison",
+    "Comparison": "comparison",
     "read": "files",
     "save": "report",
     "example": "examples",

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from .attention import BLOCK_BYTES
 from .errors import ModelError
 from .lvlm import EMBEDDED, family_of, read_config
-from .pairwise import BLOCK_BYTES
 
 PACKAGES = ("vtrace-attribution", "torch", "transformers", "numpy", "pillow", "torchvision")
 

@@ -1,11 +1,10 @@
-"""How long something took, and how much memory it needed at its peak."""
+"""How much memory something needs at its peak."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,37 +12,39 @@ import torch
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-@dataclass
-class Memory:
-    """Bytes above what was there at the start; None where the system does not tell."""
+class Meter:
+    """Peaks above what was in use when the meter was made: on the GPU if the work is there, else of this process."""
 
-    peak: int | None = None
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.peak: int | None = None  # bytes, of the last block; None where the system does not tell
+        self._start = self._in_use()
 
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Measure a block."""
+        known = self._reset()
+        yield
+        self.peak = max(0, self._highest() - self._start) if known else None
 
-@contextmanager
-def peak_memory(device: torch.device) -> Iterator[Memory]:
-    """Measure the block: of the GPU if it works there, of this process otherwise."""
-    memory = Memory()
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        yield memory
-        memory.peak = torch.cuda.max_memory_allocated(device) - before
-        return
-    before = _resident("VmRSS") if _reset() else None
-    yield memory
-    memory.peak = None if before is None else max(0, _resident("VmHWM") - before)
+    def _in_use(self) -> int:
+        return torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmRSS")
 
+    def _highest(self) -> int:
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmHWM")
 
-def _reset() -> bool:
-    """Start the kernel's high-water mark anew; on other systems there is none."""
-    try:
-        _RESET.write_text("5")
-    except OSError:
-        return False
-    return _STATUS.exists()
+    def _reset(self) -> bool:
+        """Start the high-water mark anew; systems other than Linux have none."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            return True
+        try:
+            _RESET.write_text("5")
+        except OSError:
+            return False
+        return True
 
 
 def _resident(field: str) -> int:
-    found = re.search(rf"{field}:\s*(\d+)", _STATUS.read_text())
+    found = re.search(rf"{field}:\s*(\d+)", _STATUS.read_text()) if _STATUS.exists() else None
     return 1024 * int(found[1]) if found else 0

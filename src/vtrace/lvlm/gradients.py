@@ -54,7 +54,8 @@ class Graph:
     def gradient(self, output: Tensor, keep: bool = False) -> Gradient:
         """Backward from a scalar made of `logits`."""
         try:
-            grads = torch.autograd.grad(output, [*self.inputs, *self._heads], retain_graph=keep)
+            with frozen(self._seam.model):  # checkpointed layers run again now
+                grads = torch.autograd.grad(output, [*self.inputs, *self._heads], retain_graph=keep)
         except RuntimeError as error:
             raise ModelError(f"this model cannot be differentiated ({str(error).splitlines()[0]})") from error
         count = len(self.inputs)

@@ -36,7 +36,7 @@ def linear_norm(norm: Any, x: Tensor) -> Tensor:
 
 @contextmanager
 def relevance_rules(decoder: Any, rule: str) -> Iterator[None]:
-    """While open, gradients through this decoder are relevances: "attnlrp", or "cp" with constant attention and gates."""
+    """While open, gradients through this decoder are relevances. Rule "cp" keeps attention and gates constant."""
     config = decoder.config
     before = config._attn_implementation
     if before in _NAMES.values():

@@ -93,7 +93,9 @@ METHODS: dict[str, Method] = {
     ),
     "alti": Method(alti, "L1 proximity multiplied over layers", (RECORD,), "1 recorded + T x T x d sums"),
     "alti-logit": Method(alti_logit, "logits written by attention, handed down by ALTI", (RECORD,), "as alti, + 1"),
-    "chefer": Method(chefer, "attention times its gradient, positive part", (RECORD, BACKWARD), "1 recorded + 1 backward"),
+    "chefer": Method(
+        chefer, "attention times its gradient, positive part", (RECORD, BACKWARD), "1 recorded + 1 backward"
+    ),
     "glimpse": Method(
         glimpse, "weighted gradient attention, responses weighted by alignment", (RECORD, BACKWARD),
         "1 recorded + 1 backward per target token", cheap=False, status="from a third-party guide",
@@ -129,12 +131,17 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
+def check_options(name: str, options: dict[str, Any]) -> None:
+    """Refuse options that a method does not have."""
+    known = find_method(name).options
+    if unknown := set(options) - set(known):
+        raise InputError(f"{name} has no option {sorted(unknown)[0]!r}; it has: {', '.join(known) or 'none'}")
+
+
 def run_method(name: str, work: Work, target: Target, calibrated: bool = False, **options: Any) -> Attribution:
     """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
     method = find_method(name)
-    if unknown := set(options) - set(method.options):
-        known = ", ".join(method.options) or "none"
-        raise InputError(f"{name} has no option {sorted(unknown)[0]!r}; it has: {known}")
+    check_options(name, options)
     try:
         outcome = method.run(work, target, **options)
     except VTraceError as error:

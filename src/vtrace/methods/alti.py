@@ -61,7 +61,7 @@ def contributions(layer: Layer, reach: int) -> Iterator[tuple[Rows, Tensor]]:
     for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, slice(0, reach)):
         assert isinstance(rows, slice)
         count, seen = weights.shape[1:]
-        target, size = whole[rows], whole[rows].abs().sum(-1)
+        target, size = whole[rows], whole[rows].abs()
         near = torch.zeros(count, seen, device=weights.device)
         chunk = max(1, CHUNK_BYTES // (4 * count * width))
         for start in range(0, seen, chunk):
@@ -70,13 +70,13 @@ def contributions(layer: Layer, reach: int) -> Iterator[tuple[Rows, Tensor]]:
             parts = torch.bmm(weights[..., start:stop].permute(2, 1, 0), writes)  # c,r,d
             for own in range(max(start, rows.start), min(stop, rows.stop)):
                 parts[own - start, own - rows.start] += layer.residual[own]
-            left = torch.linalg.vector_norm(parts.sub_(target), ord=1, dim=-1)
-            near[:, start:stop] = (size - left).relu_().T
+            # feature by feature: norms are large, and their difference would drown in rounding
+            near[:, start:stop] = parts.sub_(target).abs_().sub_(size).sum(-1).neg_().relu_().T
         yield rows, (near / near.sum(1, keepdim=True).clamp_min(1e-12)).double()
 
 
 def _directions(work: Work, target: Target) -> tuple[Tensor, float]:
-    """Per target token the direction in the last residual stream that its logit reads, the final norm linearised: n,d."""
+    """Per target token the direction of the last residual stream that its logit reads, the norm linearised: n,d."""
     seam = work.seam
     decoder, head = seam.decoder, seam.model.get_output_embeddings()
     found: list[Tensor] = []

@@ -33,4 +33,4 @@ def attnlrp(
         graph = Graph(work.seam, work.arguments, work.ids, target.positions, heads=False)
         found = graph.gradient(graph.logits.sum())
     relevance = found.times_input(work.trace.positions("image"))
-    return signed_as(sign, relevance, {"target_logits": float(graph.logits.sum()), "checkpointed": long})
+    return signed_as(sign, relevance, {"target_logits": float(graph.logits.detach().sum()), "checkpointed": long})

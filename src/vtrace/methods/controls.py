@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..attention import attention_rows
+from ..errors import InputError
 from ..types import Target
 from .work import Outcome, Work, one_hot
 
@@ -40,10 +41,13 @@ def position(work: Work, target: Target) -> Outcome:
 
 def attention(work: Work, target: Target, *, receivers: str = "predictor", layers: str = "all") -> Outcome:
     """Attention weights of the target's receivers, averaged over heads and layers ("all" or "last")."""
+    if layers not in ("all", "last"):
+        raise InputError(f"layers is {layers!r}; use 'all' or 'last'")
     where = work.receivers(target, receivers)
     row = one_hot(len(work.trace), where, work.device)
     scores = torch.zeros_like(row)
-    for layer in work.layers if layers == "all" else work.layers[-1:]:
+    chosen = work.layers if layers == "all" else work.layers[-1:]
+    for layer in chosen:
         for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, where):
             scores[: weights.shape[-1]] += torch.einsum("r,hrs->s", row[rows].float(), weights) / len(weights)
-    return Outcome(scores)
+    return Outcome(scores / len(chosen))

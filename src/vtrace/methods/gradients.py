@@ -11,7 +11,7 @@ from .work import Outcome, Work
 
 
 def gradient(work: Work, target: Target, *, sign: str = "absolute") -> Outcome:
-    """Embedding times the gradient of the target's logits, summed over features; DeepStack rows count for their patch."""
+    """Embedding times gradient of the target's logits, summed over features; DeepStack rows count for their patch."""
     return signed_as(sign, work.gradient(target).times_input(work.trace.positions("image")))
 
 

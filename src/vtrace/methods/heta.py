@@ -123,7 +123,7 @@ def information(work: Work, target: Target, scored: list[int], mask: str = "zero
         raise InputError(f"mask is {mask!r}; use one of: {', '.join(fills)}")
     fill = fills[mask]()
     where = torch.tensor(target.positions, device=work.device) - 1
-    clean = seam.predict(work.arguments, where)[0].softmax(-1).clamp_min(1e-10)
+    clean = seam.predict(work.arguments, where)[0].double().softmax(-1).clamp_min(1e-10)
     out = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
     together = max(1, BATCH_TOKENS // len(work.trace))
     for k in range(0, len(scored), together):
@@ -134,6 +134,6 @@ def information(work: Work, target: Target, scored: list[int], mask: str = "zero
             for row, (position,) in enumerate(part):
                 arguments["inputs_embeds"][row, position] = fill
         for row, logits in enumerate(seam.predict(arguments, where)):
-            other = logits.softmax(-1).clamp_min(1e-10)
-            out[part[row][0]] = (clean * (clean / other).log()).sum(-1).mean().clamp_min(0).double()
+            other = logits.double().softmax(-1).clamp_min(1e-10)  # divergences are small: float32 would be noise
+            out[part[row][0]] = (clean * (clean / other).log()).sum(-1).mean().clamp_min(0)
     return out

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..attention import attention_rows
+from ..errors import InputError
 from ..lvlm.seam import Layer
 from ..types import Target
 from .work import Outcome, Work, check_finite
@@ -21,7 +22,9 @@ CHUNK_BYTES = 4 << 20  # of receivers by sources by features
 def ifr(
     work: Work, target: Target, *, aggregate: str = "rows", threshold: float = 0.0, receivers: str = "predictor"
 ) -> Outcome:
-    """Shares of the receivers' rows, summed over layers; `aggregate` "span" treats them as one receiver (FlashTrace)."""
+    """Shares of the receivers' rows, summed over layers; `aggregate` "span" treats them as one (FlashTrace)."""
+    if aggregate not in ("rows", "span"):
+        raise InputError(f"aggregate is {aggregate!r}; use 'rows' or 'span'")
     where = work.receivers(target, receivers)
     if aggregate == "span":
         scores, residual = span_scores(work, where, torch.ones(len(where), device=work.device), threshold)
@@ -51,7 +54,7 @@ def span_scores(work: Work, receivers: Tensor, weights: Tensor, threshold: float
     kept = []
     for layer in work.layers:
         done, attention = 0, torch.zeros(len(layer.query), 1, len(work.trace), device=work.device)
-        for rows, seen in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, receivers):
+        for _, seen in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, receivers):
             count = seen.shape[1]
             attention[:, 0, : seen.shape[-1]] += torch.einsum("r,hrs->hs", mix[done : done + count], seen)
             done += count
@@ -68,16 +71,17 @@ def shares_of(
     """Shares of every source in each receiver, heads summed: r,s; and the residual's own: r. Together they are one."""
     residual, whole = residual.float(), residual.float() + update.float()
     near = torch.zeros(weights.shape[1:], device=weights.device)
-    size = whole.abs().sum(-1)
+    size = whole.abs()
     chunk = max(1, CHUNK_BYTES // (4 * whole.numel()))
     for head in range(len(weights)):
         for start in range(0, weights.shape[-1], chunk):
             sources = slice(start, min(start + chunk, weights.shape[-1]))
             writes = writes_of(layer, head, sources)  # c,d
             left = torch.addcmul(whole[:, None], weights[head, :, sources, None], writes, value=-1)
-            proximity = (size[:, None] - torch.linalg.vector_norm(left, ord=1, dim=-1)).relu_()
+            # feature by feature: norms are large, and their difference would drown in rounding
+            proximity = left.abs_().sub_(size[:, None]).sum(-1).neg_().relu_()
             near[:, sources] += torch.where(proximity < threshold, 0.0, proximity) if threshold else proximity
-    stay = (size - update.float().abs().sum(-1)).relu()
+    stay = (size - update.float().abs()).sum(-1).relu()
     stay = torch.where(stay < threshold, 0.0, stay) if threshold else stay
     total = stay + near.sum(-1) + EPSILON
     return (near / total[:, None]).double(), (stay / total).double()
@@ -96,6 +100,7 @@ def ifr_matrix(work: Work) -> Tensor:
     matrix = torch.zeros(length, length, device=work.device)
     for number, layer in enumerate(work.layers, start=1):
         for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+            assert isinstance(rows, slice)
             for part in torch.arange(weights.shape[1]).split(
                 16
             ):  # a few receivers at a time keep chunks of sources long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..errors import InputError
 from ..perturb import BLUR, Perturbation
 from ..types import Target
 from .signs import signed_as
@@ -14,8 +15,10 @@ def leave_one_out(
     work: Work, target: Target, *, unit: str = "token", radius: float = BLUR, sign: str = "positive"
 ) -> Outcome:
     """Drop of the target's log-probability; `unit` "word" pads the tokens of a question word together."""
+    if unit not in ("token", "word"):
+        raise InputError(f"unit is {unit!r}; use 'token' or 'word'")
     trace = work.trace
-    groups = [(p,) for p in trace.positions("image")]
+    groups: list[tuple[int, ...]] = [(p,) for p in trace.positions("image")]
     if unit == "word":
         groups += [tuple(range(w.start, w.stop)) for w in trace.words if w.kind == "question"]
     else:

@@ -21,7 +21,7 @@ def rollout(work: Work, target: Target, *, residual: float = 0.5, receivers: str
 
 
 def through_attention(row: Tensor, layer: Layer) -> Tensor:
-    """`row` times the head-mean attention of a layer: T; float64. All terms are positive, so float32 sums are exact enough."""
+    """`row` times the head-mean attention of a layer: T. All terms are positive, so float32 sums keep the tail."""
     heads = len(layer.query)
     out = torch.zeros_like(row)
     reach = int(row.nonzero()[-1]) + 1

@@ -41,7 +41,8 @@ class Work:
         self._made: dict[Any, Any] = {}
         self._seconds: dict[str, float] = {}
         self._spent = 0.0  # in shared stages, so far
-        self._touched: set[str] = set()
+        self._touched: set[str] = set()  # stages that the running method has used
+        self._uses: dict[Any, set[str]] = {}  # stages behind each thing that was made
         self.progress: Callable[[int, int], None] = lambda done, total: None
 
     @classmethod
@@ -124,13 +125,15 @@ class Work:
         return result, own, {name: self._seconds[name] for name in sorted(self._touched)}
 
     def _share(self, stage: str, key: Any, compute: Callable[[], T]) -> T:
-        self._touched.add(stage)
         if key not in self._made:
+            outer, self._touched = self._touched, {stage}
             began, before = time.perf_counter(), self._spent
             self._made[key] = compute()
             own = time.perf_counter() - began - (self._spent - before)
             self._seconds[stage] = self._seconds.get(stage, 0.0) + own
             self._spent += own
+            self._uses[key], self._touched = self._touched, outer
+        self._touched |= self._uses[key]
         return self._made[key]
 
     def _record(self) -> tuple[list[Layer], Tensor]:

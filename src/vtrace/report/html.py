@@ -46,14 +46,18 @@ STYLE = """
 
 def page(attribution: Attribution) -> str:
     """A whole document."""
-    title = escape(f"VTrace: {attribution.trace.question}")
+    return document(f"VTrace: {attribution.trace.question}", fragment(attribution))
+
+
+def document(title: str, body: str) -> str:
+    """A page that asks for nothing from the network and runs no script."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-        f"<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:0;background:#fff}}"
+        f"<title>{escape(title)}</title><style>:root{{color-scheme:light dark}}body{{margin:0;background:#fff}}"
         "@media (prefers-color-scheme:dark){body{background:#17131a}}</style></head>"
-        f"<body>{fragment(attribution)}</body></html>"
+        f"<body>{body}</body></html>"
     )
 
 
@@ -61,20 +65,20 @@ def fragment(attribution: Attribution) -> str:
     """The contents, with their style: also what a notebook shows."""
     trace = attribution.trace
     scale = Scale(attribution)
-    pictures = "".join(_picture(attribution, index, scale) for index in range(len(trace.images)))
+    pictures = "".join(picture_figure(attribution, index, scale) for index in range(len(trace.images)))
     notes = "".join(f'<p class="small">Note: {escape(note)}</p>' for note in attribution.warnings)
     return f"""<style>{STYLE}</style><main class="vt">
 <h1>{escape(f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer")}</h1>
 <p class="meta">{escape(attribution.method)} · target: {escape(attribution.target.name)} (underlined) · model: {escape(trace.model)} · {len(trace)} tokens</p>
 <div class="cols"><div>{pictures}{_legend(scale.full)}</div><div>
-<h2>Question</h2><p class="text">{_words(attribution, "question", scale)}</p>
-<h2>Response</h2><p class="text">{_words(attribution, "response", scale)}</p>
+<h2>Question</h2><p class="text">{shaded_words(attribution, "question", scale)}</p>
+<h2>Response</h2><p class="text">{shaded_words(attribution, "response", scale)}</p>
 <h2>Image and text</h2>{_balance(attribution)}{notes}
 <h2>Strongest evidence</h2>{_table(attribution)}
 </div></div></main>"""
 
 
-def _picture(attribution: Attribution, index: int, scale: Scale) -> str:
+def picture_figure(attribution: Attribution, index: int, scale: Scale) -> str:
     image = attribution.trace.images[index]
     patches = sorted(
         (p for p in attribution.trace.patches if p.image == index), key=lambda p: scale.strength(p.position)
@@ -102,7 +106,7 @@ def _picture(attribution: Attribution, index: int, scale: Scale) -> str:
     )
 
 
-def _words(attribution: Attribution, kind: str, scale: Scale) -> str:
+def shaded_words(attribution: Attribution, kind: str, scale: Scale) -> str:
     """The text with each word shaded; blanks between words are kept as they are."""
     trace = attribution.trace
     targeted = set(attribution.target.positions)

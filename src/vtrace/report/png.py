@@ -31,13 +31,13 @@ def build(attribution: Attribution) -> Figure:
     """Pictures on the left, text on the right; as tall as its contents need."""
     trace = attribution.trace
     scale = Scale(attribution)
-    measure = _ruler()
+    measure = ruler()
     count = len(trace.images)
     ratios = [image.height / image.width for image in trace.images]
     picture = min(4.6, 6.0 / max(ratios, default=1.0))
     tall = sum(picture * ratio + GAP for ratio in ratios)
     left = MARGIN + (picture + GAP if count else 0)
-    lines = _layout(attribution, WIDTH - left - MARGIN, measure)
+    lines = layout(attribution, WIDTH - left - MARGIN, measure)
     items = attribution.top(LISTED)
     text_height = LINE * len(lines) + 1.75 + ROW * len(items)
     height = max(tall + 0.4, text_height) + 2 * MARGIN
@@ -51,16 +51,16 @@ def build(attribution: Attribution) -> Figure:
     for index, image in enumerate(trace.images):
         tall_here = picture * ratios[index]
         axes = figure.add_axes((MARGIN / WIDTH, 1 - (top + tall_here) / height, picture / WIDTH, tall_here / height))
-        _picture(axes, attribution, index, image, scale)
+        picture_axes(axes, attribution, index, image, scale)
         top += tall_here + GAP
     _legend(figure, canvas, MARGIN, top, picture if count else 4.0, scale.full, height)
-    bottom = _text(canvas, lines, left, MARGIN, scale)
+    bottom = write(canvas, lines, left, MARGIN, scale)
     _balance(canvas, attribution, left, bottom + 0.25, WIDTH - left - MARGIN)
     _ranking(canvas, items, left, bottom + 1.15, WIDTH - left - MARGIN)
     return figure
 
 
-def _picture(axes, attribution: Attribution, index: int, image, scale: Scale) -> None:
+def picture_axes(axes, attribution: Attribution, index: int, image, scale: Scale) -> None:
     """The picture in grey, each patch tinted by its strength; the strongest ones outlined, in their own colours."""
     grey = np.asarray(image.convert("L").convert("RGB"), dtype=float) / 255
     shown = 0.35 + 0.65 * grey
@@ -87,13 +87,13 @@ def _picture(axes, attribution: Attribution, index: int, image, scale: Scale) ->
         spine.set_visible(False)
 
 
-def _layout(attribution: Attribution, width: float, measure) -> list[list[tuple]]:
+def layout(attribution: Attribution, width: float, measure, kinds=("question", "response")) -> list[list[tuple]]:
     """Lines of (x, text, width, position range or None, style) for question and response."""
     trace = attribution.trace
     targeted = set(attribution.target.positions)
     lines: list[list[tuple]] = []
-    for title, kind in (("QUESTION", "question"), ("RESPONSE", "response")):
-        lines.append([(0.0, title, 0.0, None, "title")])
+    for kind in kinds:
+        lines.append([(0.0, kind.upper(), 0.0, None, "title")])
         lines.append([])
         x = 0.0
         for word in trace.words:
@@ -115,24 +115,27 @@ def _layout(attribution: Attribution, width: float, measure) -> list[list[tuple]
     return lines
 
 
-def _text(canvas, lines: list[list[tuple]], left: float, top: float, scale: Scale) -> float:
+def write(canvas, lines: list[list[tuple]], left: float, top: float, scale: Scale, points: float = SIZE) -> float:
+    """Shaded words, a line below the other; returns where they end."""
+    zoom = points / SIZE
     y = top + 0.12
     for line in lines:
         for x, text, size, span, style in line:
             if style == "title":
-                canvas.text(left, y, text, fontsize=8, color=FAINT, va="center", fontweight="bold")
+                canvas.text(left, y, text, fontsize=8 * zoom**0.5, color=FAINT, va="center", fontweight="bold")
                 continue
             level = scale.strength(*span)
             if level > 0.02:
                 box = FancyBboxPatch(
-                    (left + x - 0.02, y - 0.115), size + 0.04, 0.23, boxstyle="round,pad=0,rounding_size=0.04",
-                    fc=np.array(colour(level)) / 255, ec="none",
+                    (left + x - 0.02, y - 0.115 * zoom), size + 0.04, 0.23 * zoom,
+                    boxstyle="round,pad=0,rounding_size=0.04", fc=np.array(colour(level)) / 255, ec="none",
                 )  # fmt: skip
                 canvas.add_patch(box)
-            canvas.text(left + x, y, text, fontsize=SIZE, color=ink(level), va="center_baseline", parse_math=False)
+            canvas.text(left + x, y, text, fontsize=points, color=ink(level), va="center_baseline", parse_math=False)
             if style == "target":
-                canvas.plot([left + x, left + x + size], [y + 0.135] * 2, color=INK, lw=1.1, solid_capstyle="butt")
-        y += LINE
+                place = [y + 0.135 * zoom] * 2
+                canvas.plot([left + x, left + x + size], place, color=INK, lw=1.1, solid_capstyle="butt")
+        y += LINE * zoom
     return y
 
 
@@ -174,11 +177,11 @@ def _ranking(canvas, items: list[Evidence], left: float, top: float, width: floa
         canvas.add_patch(Rectangle((left + 2.9, y - 0.07), (width - 2.9) * level, 0.13, fc=fill, ec="none"))
 
 
-def _ruler():
+def ruler(points: float = SIZE):
     """Width of a text in inches, in the font of the figure."""
     figure = Figure(figsize=(1, 1), dpi=100)
     renderer = FigureCanvasAgg(figure).get_renderer()
-    sample = figure.text(0, 0, "", fontsize=SIZE, parse_math=False)
+    sample = figure.text(0, 0, "", fontsize=points, parse_math=False)
 
     def measure(text: str) -> float:
         sample.set_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy as np
 from .attribution import Attribution
 from .errors import InputError, VTraceError
 from .lvlm import Lvlm
-from .meter import peak_memory
-from .methods import METHODS, RECORD, find_method, run_method
+from .meter import Meter
+from .methods import METHODS, RECORD, check_options, run_method
 from .methods.work import Work
 from .targets import TargetSpec, find_target
 from .types import Target, Trace
@@ -29,7 +30,7 @@ class Cost:
     seconds: float  # as if it had run alone
     own_seconds: float
     shared: dict[str, float]  # seconds of the shared stages it used
-    memory: int | None  # bytes above the loaded model, while it ran
+    memory: int | None  # peak in bytes above the loaded model, with what was shared
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,11 @@ def compare(
     if not methods:
         raise InputError("name at least one method")
     for name in [*methods, *options]:
-        find_method(name)
+        check_options(name, options.get(name, {}))
     if stray := set(options) - set(methods):
         raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
     found = find_target(trace, target)
+    meter = Meter(lvlm.device)
     work = Work.of(lvlm, trace)
     if any(RECORD in METHODS[name].needs for name in methods):
         work.layers  # noqa: B018 - once, before anything is measured
@@ -95,17 +97,16 @@ def compare(
     failures: dict[str, str] = {}
     for name in dict.fromkeys(methods):
         say(name, 0, 0)
-        work.progress = lambda done, total, name=name: say(name, done, total)
+        work.progress = partial(say, name)
+        run = partial(run_method, name, work, found, calibrated, **options.get(name, {}))
         try:
-            with peak_memory(lvlm.device) as memory:
-                result, own, shared = work.share_of(
-                    lambda name=name: run_method(name, work, found, calibrated, **options.get(name, {}))
-                )
+            with meter.measure():
+                result, own, shared = work.share_of(run)
         except VTraceError as error:
             failures[name] = str(error)
             continue
         results[name] = result
-        costs[name] = Cost(own + sum(shared.values()), own, shared, memory.peak)
+        costs[name] = Cost(own + sum(shared.values()), own, shared, meter.peak)
     if not results:
         raise InputError("no method could run: " + "; ".join(failures.values()))
     return Comparison(trace, found, results, costs, failures)

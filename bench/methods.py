@@ -1,0 +1,109 @@
+"""The cost of attribution methods in bare forward passes: `python bench/methods.py [--json]`.
+
+The decoder and the clock are those of bench/overhead.py. Every method runs alone, from a fresh recorded
+pass, so nothing is shared; targets are the whole response of 256 tokens, or an answer of 5. Peak memory is
+that of a fresh process, relative to one that does a bare pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from overhead import RESPONSE, Subject, high_water_mark
+
+from vtrace.methods import run_method
+from vtrace.methods.work import Work
+from vtrace.types import Target, Trace
+
+ANSWER = 5  # tokens
+LIMITS = {"rollout": 2, "flowtracer": 2, "ifr": 3, "flashtrace": 4, "attnlrp": 6}  # passes we hold ourselves to
+ON_ANSWER = ("ifr",)
+FORWARD_ONLY = ("vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attention", "cage", "alti", "alti-logit")
+TIMED = ("vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attention", "cage", "attnlrp", "gradient", "chefer")
+
+
+def frozen(subject: Subject) -> Trace:
+    """The random sequence as a trace: who is image, question and response. There is no text and no picture."""
+    size = len(subject.ids)
+    kinds = ["template"] * subject.start + ["response"] * RESPONSE
+    for name, positions in (("image", subject.image), ("question", subject.question)):
+        for position in positions.tolist():
+            kinds[position] = name
+    text = " ".join("w" * size)
+    return Trace(
+        model="random", images=(), system="", question="", ids=tuple(subject.ids.tolist()),
+        prompt_length=subject.start, text=text, offsets=tuple((2 * p, 2 * p + 1) for p in range(size)),
+        kinds=tuple(kinds), patches=(), words=(), response_span=(2 * subject.start, 2 * size), sentences=(),
+        reasoning=(2 * subject.start, 2 * size), answer=None, finish="stop",
+    )  # fmt: skip
+
+
+def run(name: str, subject: Subject, trace: Trace) -> None:
+    size = ANSWER if name in ON_ANSWER else RESPONSE
+    target = Target("target", tuple(range(len(trace) - size, len(trace))))
+    run_method(name, Work(subject.seam, trace, subject.arguments), target)
+
+
+def measure(tokens: int, repeats: int) -> list[dict]:
+    subject = Subject(tokens)
+    trace = frozen(subject)
+    ratios: dict[str, list[float]] = {name: [] for name in TIMED}
+    for turn in range(repeats + 1):
+        for name in TIMED:  # a bare pass beside every method: what slows the machine down slows both
+            began = time.perf_counter()
+            subject.bare()
+            middle = time.perf_counter()
+            run(name, subject, trace)
+            if turn:
+                ratios[name].append((time.perf_counter() - middle) / (middle - began))
+    return [
+        {
+            "method": name, "tokens": tokens, "target": ANSWER if name in ON_ANSWER else RESPONSE,
+            "passes": round(statistics.median(ratios[name]), 2), "limit": LIMITS.get(name),
+        }
+        for name in TIMED
+    ]  # fmt: skip
+
+
+def peak(tokens: int, name: str) -> int:
+    command = [sys.executable, __file__, "--peak", name, "--memory-tokens", str(tokens)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--tokens", type=int, default=1024, help="for times")
+    parser.add_argument("--memory-tokens", type=int, default=2048, help="for memory; 0 leaves it out")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.peak:
+        subject = Subject(args.memory_tokens)
+        subject.bare() if args.peak == "bare" else run(args.peak, subject, frozen(subject))
+        print(high_water_mark())
+        return
+    times = measure(args.tokens, args.repeats)
+    memory = {}
+    if args.memory_tokens:
+        bare = peak(args.memory_tokens, "bare")
+        memory = {name: round(peak(args.memory_tokens, name) / bare, 2) for name in FORWARD_ONLY}
+    if args.json:
+        print(json.dumps({"times": times, "memory_tokens": args.memory_tokens, "memory": memory}, indent=1))
+        return
+    print(f"{torch.get_num_threads()} threads; passes at {args.tokens} tokens, memory at {args.memory_tokens}")
+    print(f"{'method':>12} {'target':>7} {'passes':>7} {'limit':>6}")
+    for row in times:
+        print(f"{row['method']:>12} {row['target']:7d} {row['passes']:6.2f}x {row['limit'] or '':>6}")
+    for name, ratio in memory.items():
+        print(f"{name:>12} peak memory {ratio:5.2f}x of a bare pass")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A static page of small multiples: every method's patches and words, agreement, and cost."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from ..attribution import Attribution
+from ..comparison import Comparison
+from .comparison import correlation, megabytes, seconds, short
+from .html import STYLE, document, picture_figure, shaded_words
+from .scale import Scale, colour, ink, percent
+
+GRID = """
+.vt{max-width:1360px}
+.vt .grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:30px 26px;margin-top:22px}
+.vt .card h3{font-size:16px;margin:0;display:flex;justify-content:space-between;align-items:baseline}
+.vt .card h3 small{font-weight:400;font-size:12px;color:var(--faint)}
+.vt .card figure{margin:6px 0 8px}
+.vt .card p.text{font-size:13px;line-height:1.55}
+.vt .card summary{font-size:12px;color:var(--faint);cursor:pointer;margin-top:6px}
+.vt .scroll{overflow-x:auto}
+.vt table.m{width:auto;font-size:12px}
+.vt table.m td,.vt table.m th{border:0;padding:1px}
+.vt table.m td div{width:38px;line-height:26px;text-align:center;border-radius:3px;font-variant-numeric:tabular-nums}
+.vt table.m th{padding-right:10px;white-space:nowrap;color:var(--ink);font-weight:400}
+.vt table.m th.c{text-align:center;color:var(--faint);padding:1px}
+""".strip()
+
+
+def page(comparison: Comparison) -> str:
+    """A whole document."""
+    return document(f"VTrace, methods compared: {comparison.trace.question}", fragment(comparison))
+
+
+def fragment(comparison: Comparison) -> str:
+    """The contents, with their style: also what a notebook shows."""
+    trace = comparison.trace
+    answer = f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer"
+    cards = "".join(_card(comparison, name, result) for name, result in comparison.results.items())
+    failures = "".join(f'<p class="small">Not run: {escape(reason)}</p>' for reason in comparison.failures.values())
+    return f"""<style>{STYLE}{GRID}</style><main class="vt">
+<h1>{escape(answer)}</h1>
+<p class="meta">What {len(comparison.results)} methods say it relies on ·
+target: {escape(comparison.target.name)} (underlined) ·
+model: {escape(trace.model)} · {len(trace)} tokens · each method on its own scale</p>
+{failures}<div class="grid">{cards}</div>
+<h2>Agreement</h2><p class="small">Rank correlation between methods over patches and question words.</p>
+<div class="scroll">{_matrix(comparison)}</div>
+<h2>Cost</h2><div class="scroll">{_costs(comparison)}</div></main>"""
+
+
+def _card(comparison: Comparison, name: str, result: Attribution) -> str:
+    scale = Scale(result)
+    pictures = "".join(picture_figure(result, index, scale) for index in range(len(result.trace.images)))
+    strongest = " · ".join(f"{escape(short(item))} {percent(item.score)}" for item in result.top(4))
+    return f"""<section class="card"><h3>{escape(name)}<small>image {percent(result.image_share)} ·
+{seconds(comparison.costs[name].seconds)}</small></h3>{pictures}
+<p class="text">{shaded_words(result, "question", scale)}</p><p class="small">{strongest}</p>
+<details><summary>response</summary><p class="text">{shaded_words(result, "response", scale)}</p></details></section>"""
+
+
+def _matrix(comparison: Comparison) -> str:
+    names = list(comparison.results)
+    head = "".join(f'<th class="c">{number + 1}</th>' for number in range(len(names)))
+    rows = []
+    for number, (name, values) in enumerate(zip(names, comparison.agreement, strict=True)):
+        cells = ""
+        for other, value in zip(names, values, strict=True):
+            level = 0.0 if math.isnan(value) else 0.8 * max(0.0, float(value))
+            style = f"background:rgb{colour(level)};color:{ink(level)}"
+            title = escape(f"{name} and {other}")
+            cells += f'<td><div style="{style}" title="{title}">{correlation(float(value))}</div></td>'
+        rows.append(f"<tr><th>{number + 1} {escape(name)}</th>{cells}</tr>")
+    return f'<table class="m"><tr><th></th>{head}</tr>{"".join(rows)}</table>'
+
+
+def _costs(comparison: Comparison) -> str:
+    rows = []
+    for name, result in comparison.results.items():
+        cost = comparison.costs[name]
+        shared = ", ".join(f"{stage} {seconds(spent)}" for stage, spent in cost.shared.items()) or "nothing"
+        variant = result.variant if result.variant is not None else vars(result.options)
+        chosen = ", ".join(f"{key} {value}" for key, value in variant.items())
+        rows.append(
+            f'<tr><td>{escape(name)}</td><td class="n">{seconds(cost.seconds)}</td><td class="n">'
+            f'{seconds(cost.own_seconds)}</td><td class="n">{megabytes(cost.memory)}</td><td>{escape(shared)}</td>'
+            f'<td class="small">{escape(chosen)}</td></tr>'
+        )
+    head = (
+        '<tr><th>method</th><th class="n">alone</th><th class="n">added</th><th class="n">memory</th>'
+        "<th>shared with others</th><th>options</th></tr>"
+    )
+    return f"<table>{head}{''.join(rows)}</table>"
