@@ -213,11 +213,7 @@ def score(
     logs = log_scores_of(pairwise, [target.positions], options)[:, 0].cpu().numpy()
     image, text = trace.positions("image"), trace.positions("question")
     inputs = image + text
-    top = logs[inputs].max() if inputs else -math.inf
-    top = float(top) if math.isfinite(top) else 0.0
-    raw = np.exp(logs - top)
-    if not np.isfinite(raw).all():  # a response token can outweigh every input beyond the range of floats
-        raw = np.nan_to_num(raw, posinf=np.finfo(np.float64).max)
+    raw, top = relative_to_inputs(logs, inputs)
     columns = [p - trace.prompt_length for p in target.positions] if options.calibrate_on == "target" else slice(None)
     totals = None if likelihoods is None else Likelihoods(*map(float, likelihoods[:, columns].sum(axis=1)))
     calibration = calibrate(totals, float(raw[image].sum()), float(raw[text].sum()))
@@ -227,6 +223,16 @@ def score(
         trace=trace, target=target, scores=raw / total, log_scale=top + math.log(total), calibration=calibration,
         options=options, likelihoods=likelihoods, pairwise=pairwise,
     )  # fmt: skip
+
+
+def relative_to_inputs(logs: np.ndarray, inputs: list[int]) -> tuple[np.ndarray, float]:
+    """Scores as multiples of the strongest input, from logarithms; and the logarithm of that input."""
+    top = logs[inputs].max() if inputs else -math.inf
+    top = float(top) if math.isfinite(top) else 0.0
+    with np.errstate(over="ignore"):
+        raw = np.exp(logs - top)
+    # A response token can outweigh every input beyond the range of floats.
+    return np.nan_to_num(raw, nan=np.nan, posinf=np.finfo(np.float64).max), top
 
 
 def log_scores_of(pairwise: Tensor, targets: Sequence[Sequence[int]], options: Options) -> Tensor:

@@ -140,8 +140,11 @@ Examples:\n
 def compare(
     images_and_question: Question = None,
     methods: Annotated[
-        str, typer.Option("--methods", help="Names with commas between them (see: vtrace methods), 'cheap' or 'all'.")
-    ] = "cheap",
+        str,
+        typer.Option(
+            "--methods", help="Names with commas between them (see: vtrace methods), or 'instant', 'quick', 'all'."
+        ),
+    ] = "quick",
     model: AnyModel = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
@@ -166,13 +169,13 @@ def compare(
         _check_writable(place)
     with _progress(quiet) as say:
         say("Loading PyTorch and transformers")
-        from .comparison import CHEAP
         from .comparison import compare as run
         from .files import write_atomically
-        from .methods import METHODS, find_method
+        from .methods import METHODS, find_method, names_of
         from .report.comparison import comparison_document, save, show
 
-        names = {"cheap": list(CHEAP), "all": list(METHODS)}.get(methods) or [n.strip() for n in methods.split(",")]
+        groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(METHODS)}
+        names = groups.get(methods) or [name.strip() for name in methods.split(",")]
         for name in names:
             find_method(name)
         options = _parse_settings(set_ or [])
@@ -205,7 +208,7 @@ def methods(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     if json:
         facts = {
             name: {
-                "about": m.about, "needs": list(m.needs), "cost": m.cost, "cheap": m.cheap, "status": m.status,
+                "about": m.about, "needs": list(m.needs), "cost": m.cost, "speed": m.speed, "status": m.status,
                 "options": m.options,
             }
             for name, m in METHODS.items()

@@ -14,12 +14,12 @@ from .attribution import Attribution
 from .errors import InputError, VTraceError
 from .lvlm import Lvlm
 from .meter import Meter
-from .methods import METHODS, RECORD, check_options, run_method
+from .methods import METHODS, RECORD, find_method, names_of, run_method
 from .methods.work import Work
 from .targets import TargetSpec, find_target
 from .types import Target, Trace
 
-CHEAP = tuple(name for name, method in METHODS.items() if method.cheap)
+QUICK = tuple(names_of("instant", "quick"))
 Say = Callable[[str, int, int], None]
 
 
@@ -72,19 +72,20 @@ class Comparison:
 
 
 def compare(
-    lvlm: Lvlm, trace: Trace, methods: Sequence[str] = CHEAP, target: TargetSpec = "response", *,
+    lvlm: Lvlm, trace: Trace, methods: Sequence[str] = QUICK, target: TargetSpec = "response", *,
     calibrated: bool = False, options: dict[str, dict[str, Any]] | None = None,
     say: Say = lambda name, done, total: None,
 ) -> Comparison:  # fmt: skip
     """Run methods on one trace and share what they have in common. A method that cannot run is reported, not fatal.
 
-    `options` are per method; `calibrated` applies stage 3 to every method. `say` hears about progress.
+    `options` are per method; `calibrated` applies stage 3 to the methods that have no such stage themselves.
+    `say` hears about progress.
     """
     options = options or {}
     if not methods:
         raise InputError("name at least one method")
     for name in [*methods, *options]:
-        check_options(name, options.get(name, {}))
+        find_method(name).check(name, options.get(name, {}))
     if stray := set(options) - set(methods):
         raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
     found = find_target(trace, target)

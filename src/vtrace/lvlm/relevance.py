@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from transformers.masking_utils import sdpa_mask
 from ..errors import ModelError
 from .gradients import overridden
 
-RULES = ("attnlrp", "cp")
+Rule = Literal["attnlrp", "cp"]
 
 
 def scaled(x: Tensor, factor: float) -> Tensor:
@@ -35,7 +35,7 @@ def linear_norm(norm: Any, x: Tensor) -> Tensor:
 
 
 @contextmanager
-def relevance_rules(decoder: Any, rule: str) -> Iterator[None]:
+def relevance_rules(decoder: Any, rule: Rule) -> Iterator[None]:
     """While open, gradients through this decoder are relevances. Rule "cp" keeps attention and gates constant."""
     config = decoder.config
     before = config._attn_implementation
@@ -66,7 +66,7 @@ def _check_norm(norm: Any) -> None:
             raise ModelError(f"{type(norm).__name__} is not a plain RMS norm; there is no relevance rule for it")
 
 
-def _gated(mlp: Any, x: Tensor, rule: str) -> Tensor:
+def _gated(mlp: Any, x: Tensor, rule: Rule) -> Tensor:
     """Identity rule for the activation, uniform rule for the product with the gate."""
     gate, up = mlp.gate_proj(x), mlp.up_proj(x)
     act = mlp.act_fn(gate).detach()

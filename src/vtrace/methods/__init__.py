@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..types import Calibration, Target
 from .alti import alti, alti_logit
 from .attnlrp import attnlrp
 from .chefer import chefer
+from .choices import Receivers, check_choice
 from .composed import attention_multihop, cage, ifr_multihop
 from .controls import attention, centre, position, random
 from .flashtrace import flashtrace
@@ -35,11 +36,13 @@ from .rollout import rollout
 from .work import Outcome, Work
 
 Run = Callable[..., Outcome | Attribution]
+Speed = Literal["instant", "quick", "slow"]
 
 
 def vtrace(
     work: Work, target: Target, *, gamma: float = 1.0, centring: bool = True, multihop: bool = True,
-    calibrate: bool = True, calibrate_on: str = "response", receivers: str = "predictor",
+    calibrate: bool = True, calibrate_on: Literal["response", "target"] = "response",
+    receivers: Receivers = "predictor",
 ) -> Attribution:  # fmt: skip
     """The paper's three stages: centred writes, all paths, image and text on one scale."""
     options = make_options(
@@ -57,7 +60,7 @@ class Method:
     about: str
     needs: tuple[str, ...]  # recorded pass, pairwise matrix, backward passes, extra passes, picture
     cost: str  # in forward passes
-    cheap: bool = True  # whether a comparison runs it without being asked to
+    speed: Speed = "instant"  # instant: little beyond the recorded pass; quick: a few passes; slow: many
     status: str = "as published"
 
     @property
@@ -66,63 +69,87 @@ class Method:
         found = inspect.signature(self.run).parameters.values()
         return {p.name: p.default for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
+    def check(self, name: str, options: dict[str, Any]) -> None:
+        """Refuse options that the method does not have, and values that they cannot take."""
+        kinds = get_type_hints(self.run, include_extras=True)
+        for option, value in options.items():
+            if option not in self.options:
+                raise InputError(f"{name} has no option {option!r}; it has: {', '.join(self.options) or 'none'}")
+            check_choice(f"{name}.{option}", value, kinds[option])
 
-RECORD, BACKWARD, EXTRA, PICTURE = "recorded pass", "backward passes", "extra passes", "picture"
+
+RECORD, MATRIX, BACKWARD, EXTRA, PICTURE = (
+    "recorded pass", "pairwise matrix", "backward passes", "extra passes", "picture",
+)  # fmt: skip
 ADAPTED = "adapted: published for text"
 
 METHODS: dict[str, Method] = {
-    "vtrace": Method(vtrace, "centred writes, all paths, calibrated", (RECORD, "pairwise matrix"), "1 recorded + 3"),
+    "vtrace": Method(vtrace, "centred writes, all paths, calibrated", (RECORD, MATRIX), "1 recorded + 3"),
     "rollout": Method(rollout, "head-mean attention multiplied over layers", (RECORD,), "1 recorded"),
-    "ifr": Method(ifr, "L1 proximity of writes to the receiver's residual", (RECORD,), "1 recorded"),
+    "ifr": Method(
+        ifr, "L1 proximity of writes to the receiver's residual", (RECORD,), "1 recorded, + sums per target token",
+        status="as token scores, in FlashTrace's form",
+    ),
     "flashtrace": Method(flashtrace, "IFR of a span, traced on through the response", (RECORD,), "1 recorded"),
     "flowtracer": Method(
         flowtracer, "flow to the answer over head-mean attention", (RECORD,), "1 recorded",
         status="from summaries: no code is public",
     ),
     "attnlrp": Method(
-        attnlrp, "relevance propagation through attention", (BACKWARD,), "1 + 1 backward",
-        status="as published; LRP is patented, see its page",
+        attnlrp, "relevance propagation through attention", (BACKWARD,), "1 + 1 backward (+ 1 from 512 tokens)",
+        "quick", "as published; LRP is patented, see its page",
     ),
     "reagent": Method(
         reagent, "replace inputs at random, learn whose absence hurts", (EXTRA, PICTURE), "up to 2 x steps x probes",
-        cheap=False, status=ADAPTED,
+        "slow", ADAPTED,
     ),
     "heta": Method(
         heta, "attention gate x (curvature + information)", (RECORD, BACKWARD, EXTRA), "inputs x (1 + 7 x probes)",
-        cheap=False, status=ADAPTED,
+        "slow", ADAPTED,
     ),
-    "alti": Method(alti, "L1 proximity multiplied over layers", (RECORD,), "1 recorded + T x T x d sums"),
-    "alti-logit": Method(alti_logit, "logits written by attention, handed down by ALTI", (RECORD,), "as alti, + 1"),
+    "alti": Method(alti, "L1 proximity multiplied over layers", (RECORD,), "1 recorded + T x T x H x d sums", "quick"),
+    "alti-logit": Method(
+        alti_logit, "logits written by attention, handed down by ALTI", (RECORD,), "as alti, + 1", "quick"
+    ),
     "chefer": Method(
-        chefer, "attention times its gradient, positive part", (RECORD, BACKWARD), "1 recorded + 1 backward"
+        chefer, "attention times its gradient, positive part", (RECORD, BACKWARD), "1 recorded + 1 + 1 backward",
+        "quick", "as published, for a sum of logits",
     ),
     "glimpse": Method(
         glimpse, "weighted gradient attention, responses weighted by alignment", (RECORD, BACKWARD),
-        "1 recorded + 1 backward per target token", cheap=False, status="from a third-party guide",
+        "1 recorded + 1 + 1 backward per target token", "slow", "from a third-party guide",
     ),
-    "cage": Method(cage, "row-normalised all-paths over the response", (RECORD, "pairwise matrix"), "1 recorded"),
+    "cage": Method(
+        cage, "row-normalised all-paths over the response", (RECORD, MATRIX), "1 recorded",
+        status="adapted: over VTrace's matrix",
+    ),
     "ifr-multihop": Method(
-        ifr_multihop, "the paper's all-paths sum over IFR", (RECORD,), "1 recorded + T x T x H x d sums", cheap=False,
-        status="the paper's composition",
+        ifr_multihop, "the paper's all-paths sum over IFR", (RECORD,), "1 recorded + T x T x H x d sums", "slow",
+        "the paper's composition",
     ),
     "attention-multihop": Method(
         attention_multihop, "the paper's all-paths sum over mean attention", (RECORD,), "1 recorded",
         status="a control for the matrix",
     ),
     "loo": Method(
-        leave_one_out, "blur one patch or pad one word: measured dependence", (EXTRA, PICTURE), "1 per input",
-        cheap=False, status="reference",
+        leave_one_out, "blur one patch or pad one word: measured dependence", (EXTRA, PICTURE),
+        "1 + 1 per input, with the vision tower", "slow", "reference",
     ),
     "ig": Method(
         integrated_gradients, "gradients on the way from padded inputs", (BACKWARD,), "steps x (1 + 1 backward)",
-        cheap=False, status="as published, on embeddings",
+        "slow", "as published, on embeddings",
     ),
-    "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", status="control"),
+    "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", "quick", "control"),
     "attention": Method(attention, "attention weights of the target", (RECORD,), "1 recorded", status="control"),
     "random": Method(random, "noise", (), "0", status="control"),
     "centre": Method(centre, "a prior on the middle", (), "0", status="control"),
     "position": Method(position, "the later, the more", (), "0", status="control"),
 }  # fmt: skip
+
+
+def names_of(*speeds: Speed) -> list[str]:
+    """Methods of these speeds."""
+    return [name for name, method in METHODS.items() if method.speed in speeds]
 
 
 def find_method(name: str) -> Method:
@@ -131,17 +158,10 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-def check_options(name: str, options: dict[str, Any]) -> None:
-    """Refuse options that a method does not have."""
-    known = find_method(name).options
-    if unknown := set(options) - set(known):
-        raise InputError(f"{name} has no option {sorted(unknown)[0]!r}; it has: {', '.join(known) or 'none'}")
-
-
 def run_method(name: str, work: Work, target: Target, calibrated: bool = False, **options: Any) -> Attribution:
     """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
     method = find_method(name)
-    check_options(name, options)
+    method.check(name, options)
     try:
         outcome = method.run(work, target, **options)
     except VTraceError as error:
@@ -162,7 +182,8 @@ def _as_attribution(
     raw = outcome.scores.detach().cpu().double().numpy().copy()
     if not np.isfinite(raw).all():
         raise ModelError(f"{name}: scores are not finite at position {int(np.argmin(np.isfinite(raw)))}")
-    raw[min(target.positions) - 1 :] = 0  # a target relies on what came before it
+    first = min(target.positions) - (variant.get("receivers") != "token")
+    raw[first:] = 0  # a target relies on what came before it is read
     image, text = trace.positions("image"), trace.positions("question")
     calibration = Calibration("off")
     if calibrated:

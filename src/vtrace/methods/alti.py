@@ -11,6 +11,7 @@ from ..attention import Rows, attention_rows
 from ..lvlm.relevance import linear_norm
 from ..lvlm.seam import Layer
 from ..types import Target
+from .choices import Receivers, Sign
 from .ifr import writes_of
 from .signs import signed_as
 from .work import Outcome, Work, check_finite, one_hot
@@ -18,7 +19,7 @@ from .work import Outcome, Work, check_finite, one_hot
 CHUNK_BYTES = 8 << 20  # of receivers by sources by features
 
 
-def alti(work: Work, target: Target, *, receivers: str = "predictor") -> Outcome:
+def alti(work: Work, target: Target, *, receivers: Receivers = "predictor") -> Outcome:
     """Receivers' rows of the product of all layers' contributions, averaged."""
     row = one_hot(len(work.trace), work.receivers(target, receivers), work.device)
     for number, layer in enumerate(reversed(work.layers), start=1):
@@ -27,7 +28,7 @@ def alti(work: Work, target: Target, *, receivers: str = "predictor") -> Outcome
     return Outcome(row)
 
 
-def alti_logit(work: Work, target: Target, *, sign: str = "positive") -> Outcome:
+def alti_logit(work: Work, target: Target, *, sign: Sign = "positive") -> Outcome:
     """What each layer's attention adds to the target's logits, handed down to the inputs by ALTI.
 
     The MLPs' part of the logits belongs to no token; how much it was is in the details.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from ..errors import InputError
 from ..lvlm.gradients import Graph, checkpointed
-from ..lvlm.relevance import RULES, relevance_rules
+from ..lvlm.relevance import Rule, relevance_rules
 from ..types import Target
+from .choices import Sign
 from .signs import signed_as
 from .work import Outcome, Work
 
@@ -18,15 +18,13 @@ LONG = 512  # tokens from which activations are computed twice instead of kept
 
 
 def attnlrp(
-    work: Work, target: Target, *, rule: str = "attnlrp", sign: str = "positive", checkpoint: bool | None = None
+    work: Work, target: Target, *, rule: Rule = "attnlrp", sign: Sign = "positive", checkpoint: bool | None = None
 ) -> Outcome:
     """Relevance is linear in what it starts from, so one backward from the sum of logits serves a whole span.
 
     `rule` "cp" keeps attention and gates constant, which conserves relevance exactly without biases.
     It ends at the fused embeddings and DeepStack rows; the vision tower is not entered.
     """
-    if rule not in RULES:
-        raise InputError(f"rule is {rule!r}; use one of: {', '.join(RULES)}")
     decoder = work.seam.decoder
     long = len(work.trace) >= LONG if checkpoint is None else checkpoint
     with relevance_rules(decoder, rule), checkpointed(decoder.layers) if long else nullcontext():

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from ..attention import Scratch, attention_rows, grouped
-from ..errors import InputError
 from ..lvlm.gradients import Graph
 from ..lvlm.seam import Layer
 from ..types import Target
+from .choices import Span
 from .work import Outcome, Work, check_finite
 
 
-def chefer(work: Work, target: Target, *, span: str = "sum") -> Outcome:
+def chefer(work: Work, target: Target, *, span: Span = "sum") -> Outcome:
     """R grows by the positive part of attention times its gradient; the receivers' rows of R are the scores.
 
     `span` "sum" takes one backward pass from the sum of the target's logits; "tokens" takes one for each
@@ -24,8 +24,6 @@ def chefer(work: Work, target: Target, *, span: str = "sum") -> Outcome:
         row = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
         row[where] = 1
         return Outcome(_relevance(work, row, work.gradient(target).by_head))
-    if span != "tokens":
-        raise InputError(f"span is {span!r}; use 'sum' or 'tokens'")
     total = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
     graph = Graph(work.seam, work.arguments, work.ids, target.positions)
     for number, receiver in enumerate(where.tolist()):

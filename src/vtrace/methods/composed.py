@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from ..attribution import log_scores_of
-from ..errors import InputError
+from ..attribution import log_scores_of, relative_to_inputs
 from ..types import Options, Target
+from .choices import Receivers
 from .flowtracer import attention_capacity
 from .ifr import ifr_matrix
 from .work import Outcome, Work
@@ -20,28 +22,33 @@ PAIRWISE = {
 
 
 def pairwise_matrix(work: Work, base: str) -> Tensor:
-    if base not in PAIRWISE:
-        raise InputError(f"base is {base!r}; use one of: {', '.join(PAIRWISE)}")
     return PAIRWISE[base](work)
 
 
-def ifr_multihop(work: Work, target: Target, *, gamma: float = 0.5, receivers: str = "predictor") -> Outcome:
+def ifr_multihop(work: Work, target: Target, *, gamma: float = 0.5, receivers: Receivers = "predictor") -> Outcome:
     """IFR's matrix under the paper's multi-hop sum."""
-    return _katz(ifr_matrix(work), target, gamma, receivers)
+    return _katz(work, ifr_matrix(work), target, gamma, receivers)
 
 
-def attention_multihop(work: Work, target: Target, *, gamma: float = 0.5, receivers: str = "predictor") -> Outcome:
+def attention_multihop(
+    work: Work, target: Target, *, gamma: float = 0.5, receivers: Receivers = "predictor"
+) -> Outcome:
     """Mean attention under the paper's multi-hop sum."""
-    return _katz(pairwise_matrix(work, "attention"), target, gamma, receivers)
+    return _katz(work, pairwise_matrix(work, "attention"), target, gamma, receivers)
 
 
-def _katz(pairwise: Tensor, target: Target, gamma: float, receivers: str) -> Outcome:
+def _katz(work: Work, pairwise: Tensor, target: Target, gamma: float, receivers: str) -> Outcome:
     logs = log_scores_of(pairwise, [target.positions], Options(gamma=gamma, receivers=receivers))[:, 0]
-    finite = logs[torch.isfinite(logs)]
-    return Outcome(torch.exp(logs - finite.max()) if len(finite) else torch.zeros_like(logs))
+    return Outcome(torch.from_numpy(relative_to_inputs(logs.cpu().numpy(), work.inputs)[0]))
 
 
-def cage(work: Work, target: Target, *, base: str = "vtrace", receivers: str = "predictor") -> Outcome:
+def cage(
+    work: Work,
+    target: Target,
+    *,
+    base: Literal["vtrace", "ifr", "attention"] = "vtrace",
+    receivers: Receivers = "predictor",
+) -> Outcome:
     """CAGE (Walker & Ewetz, 2025): every receiver's row sums to one; credit of response tokens is passed on whole."""
     rows = normalised(pairwise_matrix(work, base))
     return Outcome(passed_on(rows, work.receivers(target, receivers), work.trace.prompt_length))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from ..attention import attention_rows
-from ..errors import InputError
 from ..types import Target
+from .choices import Receivers
 from .work import Outcome, Work, one_hot
 
 
@@ -39,10 +41,10 @@ def position(work: Work, target: Target) -> Outcome:
     return Outcome(torch.arange(1, len(work.trace) + 1, dtype=torch.float64))
 
 
-def attention(work: Work, target: Target, *, receivers: str = "predictor", layers: str = "all") -> Outcome:
+def attention(
+    work: Work, target: Target, *, receivers: Receivers = "predictor", layers: Literal["all", "last"] = "all"
+) -> Outcome:
     """Attention weights of the target's receivers, averaged over heads and layers ("all" or "last")."""
-    if layers not in ("all", "last"):
-        raise InputError(f"layers is {layers!r}; use 'all' or 'last'")
     where = work.receivers(target, receivers)
     row = one_hot(len(work.trace), where, work.device)
     scores = torch.zeros_like(row)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from ..types import Target, Trace
+from .choices import Receivers
 from .ifr import span_scores
 from .work import Outcome, Work
 
@@ -14,17 +16,20 @@ STOP = ("", ",", ".")  # tokens that carry no weight and get no credit, once bla
 
 
 def flashtrace(
-    work: Work, target: Target, *, hops: int = 1, bridge: str = "generation", receivers: str = "predictor",
+    work: Work,
+    target: Target,
+    *,
+    hops: int = 1,
+    bridge: Literal["generation", "thinking"] = "generation",
+    receivers: Receivers = "predictor",
     threshold: float = 0.0,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Credit that lands on the bridge is traced on, `hops` times, weighted by how much landed there.
 
     `bridge` "generation" is every response token but the end, with stop tokens left out (the public
     package's default); "thinking" is the reasoning span alone, stop tokens kept (the paper's definition).
     """
     trace = work.trace
-    if bridge not in ("generation", "thinking"):
-        raise InputError(f"bridge is {bridge!r}; use 'generation' or 'thinking'")
     soft = bridge == "generation"
     ends = _end(trace)
     low, high = trace.response_span if soft else trace.reasoning

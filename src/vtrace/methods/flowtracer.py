@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from ..attention import attention_rows
 from ..errors import InputError
 from ..types import Target
+from .choices import Receivers
 from .work import Outcome, Work
-
-MODES = ("reach", "flow", "direct")
 
 
 def flowtracer(
-    work: Work, target: Target, *, mode: str = "reach", first_layer: float = 1 / 3, last_layer: float = 2 / 3,
-    exclude_sink: bool = False, receivers: str = "predictor",
-) -> Outcome:  # fmt: skip
+    work: Work,
+    target: Target,
+    *,
+    mode: Literal["reach", "flow", "direct"] = "reach",
+    first_layer: float = 1 / 3,
+    last_layer: float = 2 / 3,
+    receivers: Receivers = "predictor",
+) -> Outcome:
     """`mode` "reach": how much of a token gets to the answer over all paths; "flow": throughput of what is injected
     at the inputs and conditioned on arriving; "direct": the answer's own attention. Layers are given as shares of
-    the depth. `exclude_sink` lets nothing pass through the first token."""
-    if mode not in MODES:
-        raise InputError(f"mode is {mode!r}; use one of: {', '.join(MODES)}")
+    the depth."""
+    if not 0 <= first_layer < last_layer <= 1:
+        raise InputError(f"the layers from {first_layer} to {last_layer} are no range; use shares of the depth, 0 to 1")
     depth = len(work.layers)
-    low, high = round(first_layer * depth), max(round(last_layer * depth), round(first_layer * depth) + 1)
+    low = min(round(first_layer * depth), depth - 1)
+    high = max(round(last_layer * depth), low + 1)
     capacity = attention_capacity(work, range(low, high))
-    if exclude_sink:
-        capacity[0] = 0
     answer = work.receivers(target, receivers)
     details = {"layers": [low, high - 1]}
     if mode == "direct":

@@ -6,20 +6,18 @@ import torch
 from torch import Tensor
 
 from ..attention import Scratch, attention_rows, grouped
-from ..errors import InputError
 from ..lvlm.gradients import Graph
 from ..lvlm.seam import Layer
 from ..types import Target
+from .choices import Span
 from .work import Outcome, Work, check_finite
 
 
 def glimpse(
-    work: Work, target: Target, *, span: str = "tokens", head_temperature: float = 1.0, depth_rate: float = 0.1
+    work: Work, target: Target, *, span: Span = "tokens", head_temperature: float = 1.0, depth_rate: float = 0.1
 ) -> Outcome:
     """`span` "tokens" takes a backward pass for every target token, as published; "sum" takes one for all of them."""
     where = work.receivers(target)
-    if span not in ("tokens", "sum"):
-        raise InputError(f"span is {span!r}; use 'tokens' or 'sum'")
     image, question = work.trace.positions("image"), work.trace.positions("question")
     graph = Graph(work.seam, work.arguments, work.ids, target.positions)
     confidence = graph.log_probabilities.detach().double().exp()

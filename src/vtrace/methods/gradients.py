@@ -6,16 +6,17 @@ import torch
 
 from ..lvlm.gradients import Graph
 from ..types import Target
+from .choices import Count, Sign
 from .signs import signed_as
 from .work import Outcome, Work
 
 
-def gradient(work: Work, target: Target, *, sign: str = "absolute") -> Outcome:
+def gradient(work: Work, target: Target, *, sign: Sign = "absolute") -> Outcome:
     """Embedding times gradient of the target's logits, summed over features; DeepStack rows count for their patch."""
     return signed_as(sign, work.gradient(target).times_input(work.trace.positions("image")))
 
 
-def integrated_gradients(work: Work, target: Target, *, steps: int = 32, sign: str = "positive") -> Outcome:
+def integrated_gradients(work: Work, target: Target, *, steps: Count = 32, sign: Sign = "positive") -> Outcome:
     """From padded inputs to the real ones on a straight line; what is summed is the target's log-probability."""
     seam, image = work.seam, work.trace.positions("image")
     full = seam.inputs(work.arguments)

@@ -6,28 +6,38 @@ log-probability, and the gate is normalised over what is scored.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..attention import attention_rows
-from ..errors import InputError
 from ..lvlm.gradients import frozen
 from ..lvlm.seam import BATCH_TOKENS
 from ..types import Target
+from .choices import Count
 from .ifr import writes_of
 from .work import Outcome, Work, one_hot
 
+Mask = Literal["zero", "mean", "pad"]
+
 
 def heta(
-    work: Work, target: Target, *, probes: int = 10, curvature: str = "exact", mask: str = "zero", beta: float = 0.5,
-    gamma: float = 0.5, step: float = 1e-2, seed: int = 0,
-) -> Outcome:  # fmt: skip
+    work: Work,
+    target: Target,
+    *,
+    probes: Count = 10,
+    curvature: Literal["exact", "finite"] = "exact",
+    mask: Mask = "zero",
+    beta: float = 0.5,
+    gamma: float = 0.5,
+    step: float = 1e-2,
+    seed: int = 0,
+) -> Outcome:
     """`curvature` "exact" takes block Hessian products by double backward; "finite" takes differences of gradients
     at `step` times the embeddings' size, which needs less memory and any kernel. `mask` is "zero", "mean" or "pad".
     """
-    if curvature not in ("exact", "finite"):
-        raise InputError(f"curvature is {curvature!r}; use 'exact' or 'finite'")
     gate = semantic_gate(work, work.receivers(target), work.inputs)
     bends = block_curvature(work, target, work.inputs, probes, curvature == "exact", step, seed)
     informs = information(work, target, work.inputs, mask)
@@ -114,13 +124,11 @@ def _objective(work: Work, target: Target, embeds: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def information(work: Work, target: Target, scored: list[int], mask: str = "zero") -> Tensor:
+def information(work: Work, target: Target, scored: list[int], mask: Mask = "zero") -> Tensor:
     """Mean over the target's tokens of KL(clean ‖ input masked): T. DeepStack rows of a masked patch are erased."""
     seam = work.seam
     embeds = work.arguments["inputs_embeds"]
     fills = {"zero": lambda: torch.zeros_like(embeds[0, 0]), "mean": lambda: embeds[0].mean(0), "pad": lambda: None}
-    if mask not in fills:
-        raise InputError(f"mask is {mask!r}; use one of: {', '.join(fills)}")
     fill = fills[mask]()
     where = torch.tensor(target.positions, device=work.device) - 1
     clean = seam.predict(work.arguments, where)[0].double().softmax(-1).clamp_min(1e-10)

@@ -6,13 +6,15 @@ distance does not factor over features, so writes are built for a few sources an
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from ..attention import attention_rows
-from ..errors import InputError
 from ..lvlm.seam import Layer
 from ..types import Target
+from .choices import Receivers
 from .work import Outcome, Work, check_finite
 
 EPSILON = 1e-12
@@ -20,11 +22,14 @@ CHUNK_BYTES = 4 << 20  # of receivers by sources by features
 
 
 def ifr(
-    work: Work, target: Target, *, aggregate: str = "rows", threshold: float = 0.0, receivers: str = "predictor"
+    work: Work,
+    target: Target,
+    *,
+    aggregate: Literal["rows", "span"] = "rows",
+    threshold: float = 0.0,
+    receivers: Receivers = "predictor",
 ) -> Outcome:
     """Shares of the receivers' rows, summed over layers; `aggregate` "span" treats them as one (FlashTrace)."""
-    if aggregate not in ("rows", "span"):
-        raise InputError(f"aggregate is {aggregate!r}; use 'rows' or 'span'")
     where = work.receivers(target, receivers)
     if aggregate == "span":
         scores, residual = span_scores(work, where, torch.ones(len(where), device=work.device), threshold)

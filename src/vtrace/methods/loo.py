@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
-from ..errors import InputError
 from ..perturb import BLUR, Perturbation
 from ..types import Target
+from .choices import Sign
 from .signs import signed_as
 from .work import Outcome, Work
 
 
 def leave_one_out(
-    work: Work, target: Target, *, unit: str = "token", radius: float = BLUR, sign: str = "positive"
+    work: Work,
+    target: Target,
+    *,
+    unit: Literal["token", "word"] = "token",
+    radius: float = BLUR,
+    sign: Sign = "positive",
 ) -> Outcome:
     """Drop of the target's log-probability; `unit` "word" pads the tokens of a question word together."""
-    if unit not in ("token", "word"):
-        raise InputError(f"unit is {unit!r}; use 'token' or 'word'")
     trace = work.trace
     groups: list[tuple[int, ...]] = [(p,) for p in trace.positions("image")]
     if unit == "word":

@@ -6,29 +6,40 @@ exp(mean log p), and image positions can be replaced too.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from ..lvlm.replacements import by_masked_lm, by_model, by_unigram
 from ..perturb import BLUR
 from ..types import Target
+from .choices import Count
 from .work import Outcome, Work
 
 LIMIT = 1 - 1e-6  # a change of likelihood of exactly one would be an infinite logit
 
 
 def reagent(
-    work: Work, target: Target, *, probes: int = 5, steps: int = 100, rate: float = 0.3, keep: int = 5, top: int = 3,
-    sampler: str = "model", image: str = "blur", radius: float = BLUR, scale: str = "log", seed: int = 0,
-) -> Outcome:  # fmt: skip
+    work: Work,
+    target: Target,
+    *,
+    probes: Count = 5,
+    steps: Count = 100,
+    rate: float = 0.3,
+    keep: Count = 5,
+    top: Count = 3,
+    sampler: str = "model",
+    image: Literal["blur", "shuffle", "pad"] = "blur",
+    radius: float = BLUR,
+    scale: Literal["log", "softmax"] = "log",
+    seed: int = 0,
+) -> Outcome:
     """`sampler` "model", "unigram", or the name of a masked language model; `image` "blur", "shuffle" or "pad".
 
     A probe stops when, with only its `keep` best inputs left, every target token is among the model's `top`.
     `scale` "log" ranks by the probes' mean logits, which do not saturate; "softmax" gives the published scores.
     """
-    if scale not in ("log", "softmax"):
-        raise InputError(f"scale is {scale!r}; use 'log' or 'softmax'")
     rng = torch.Generator().manual_seed(seed)
     replacer = _Replacer(work, sampler, image, radius, rng)
     places = torch.tensor(work.inputs)
@@ -66,8 +77,6 @@ class _Replacer:
     """Decoder arguments with chosen inputs replaced by plausible others."""
 
     def __init__(self, work: Work, sampler: str, image: str, radius: float, rng: torch.Generator):
-        if image not in ("blur", "shuffle", "pad"):
-            raise InputError(f"image is {image!r}; use 'blur', 'shuffle' or 'pad'")
         self.work, self.image, self.rng = work, image, rng
         self.words, self.patches = work.trace.positions("question"), work.trace.positions("image")
         facts = (work.seam, work.arguments, work.ids, self.words)

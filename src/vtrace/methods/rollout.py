@@ -8,10 +8,11 @@ from torch import Tensor
 from ..attention import attention_rows
 from ..lvlm.seam import Layer
 from ..types import Target
+from .choices import Receivers
 from .work import Outcome, Work, check_finite, one_hot
 
 
-def rollout(work: Work, target: Target, *, residual: float = 0.5, receivers: str = "predictor") -> Outcome:
+def rollout(work: Work, target: Target, *, residual: float = 0.5, receivers: Receivers = "predictor") -> Outcome:
     """Only the receivers' rows of the product are needed, and their mean is enough: a vector walks down."""
     row = one_hot(len(work.trace), work.receivers(target, receivers), work.device)
     for layer in reversed(work.layers):

@@ -6,13 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import InputError
+from .choices import Sign
 from .work import Outcome
 
 
-def signed_as(sign: str, scores: Tensor, details: dict[str, Any] | None = None) -> Outcome:
+def signed_as(sign: Sign, scores: Tensor, details: dict[str, Any] | None = None) -> Outcome:
     """`sign` "positive" drops what speaks against the target, "absolute" counts it, "signed" leaves it."""
     forms = {"positive": scores.clamp_min(0), "absolute": scores.abs(), "signed": scores}
-    if sign not in forms:
-        raise InputError(f"sign is {sign!r}; use one of: {', '.join(forms)}")
     return Outcome(forms[sign], {**(details or {}), "signed": scores.tolist()})

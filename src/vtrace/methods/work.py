@@ -111,8 +111,6 @@ class Work:
 
     def receivers(self, target: Target, receivers: str = "predictor") -> Tensor:
         """Where the target is read: at the positions that predict its tokens, or at the tokens themselves."""
-        if receivers not in ("predictor", "token"):
-            raise InputError(f"receivers is {receivers!r}; use 'predictor' or 'token'")
         back = int(receivers == "predictor")
         return torch.tensor([p - back for p in target.positions], device=self.device)
 
