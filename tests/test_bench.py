@@ -17,3 +17,20 @@ def test_overhead_prints_ratios():
     assert row["parameters"] >= 100e6
     for ratio in ("captured", "explanation", "all_tokens", "memory"):
         assert 0.5 < row[ratio] < 20
+
+
+def test_methods_prints_passes_and_memory():
+    command = [
+        sys.executable,
+        BENCH / "methods.py",
+        "--json",
+        "--tokens",
+        "384",
+        "--repeats",
+        "1",
+        "--memory-tokens",
+        "0",
+    ]
+    rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["times"]
+    assert {row["method"] for row in rows} >= {"rollout", "flowtracer", "ifr", "flashtrace", "attnlrp"}
+    assert all(0.3 < row["passes"] < 50 for row in rows)

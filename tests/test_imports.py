@@ -16,7 +16,7 @@ ORDER = [
     "perturb", "methods", "meter", "comparison", "files", "report",
     "benchmarks", "examples", "doctor", "pinhole", "cli",
 ]  # fmt: skip
-LATE = {("attribution", "report")}  # Attribution.save and its notebook picture, imported inside the method
+LATE = {("attribution", "report"), ("comparison", "report")}  # .save and notebook pictures, imported inside methods
 MATHS = {
     "attention": {"torch"},
     "pairwise": {"torch"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from importlib import import_module
 
 import numpy as np
@@ -144,8 +145,8 @@ def test_nothing_after_the_last_receiver_is_credited(work):
 
 
 def test_a_threshold_drops_weak_writes_and_shares_stay_whole(work):
-    plain, cut = run("ifr", work, 3), run("ifr", work, 3, threshold=0.05)
-    assert cut.scores.count_nonzero() < plain.scores.count_nonzero()
+    plain, cut = run("ifr", work, 3), run("ifr", work, 3, threshold=2.0)
+    assert 0 < cut.scores.count_nonzero() < plain.scores.count_nonzero()
     assert float(cut.scores.sum()) + sum(cut.details["residual_share"]) == pytest.approx(len(work.layers), rel=1e-4)
 
 
@@ -244,12 +245,19 @@ def test_direct_flow_is_all_attention_but_that_to_oneself(work):
 # AttnLRP and gradients
 
 
-def untouched(seam) -> bool:
-    """No rule, hook or kernel is left on the model."""
-    decoder = seam.decoder
-    overridden = any("forward" in module.__dict__ for module in seam.model.modules())
-    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in seam.model.modules())
-    return decoder.config._attn_implementation == "sdpa" and not overridden and not hooked
+def state_of(seam) -> tuple:
+    """Kernel, replaced forwards, hooks: whatever could be left behind on a model."""
+    modules = list(seam.model.modules())
+    hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in modules]  # transformers has some of its own
+    return seam.decoder.config._attn_implementation, [m.__dict__.get("forward") for m in modules], hooks
+
+
+@pytest.fixture
+def unchanged(work) -> Iterator[None]:
+    before = state_of(work.seam)
+    assert before[0] == "sdpa"
+    yield
+    assert state_of(work.seam) == before
 
 
 @pytest.mark.parametrize("rule", ["attnlrp", "cp"])
@@ -275,30 +283,39 @@ def test_relevance_of_a_span_is_the_sum_over_its_tokens(work, rule):
 
 
 @pytest.mark.parametrize("rule", ["attnlrp", "cp"])
-def test_computing_activations_twice_changes_nothing(work, rule):
+def test_computing_activations_twice_changes_nothing(work, rule, unchanged):
     kept = run("attnlrp", work, "answer", rule=rule, sign="signed", checkpoint=False)
     twice = run("attnlrp", work, "answer", rule=rule, sign="signed", checkpoint=True)
     close(twice.scores, kept.scores)
     assert twice.details["checkpointed"]
-    assert untouched(work.seam)
 
 
-def test_rules_are_gone_when_the_context_closes(work):
+def test_rules_are_gone_when_the_context_closes(work, unchanged):
     decoder = work.seam.decoder
+    kernel, forwards, _ = state_of(work.seam)
     with relevance_rules(decoder, "attnlrp"), checkpointed(decoder.layers):
-        assert not untouched(work.seam)
-    assert untouched(work.seam)
+        inside = state_of(work.seam)
+    assert inside[0] != kernel
+    assert inside[1] != forwards
 
 
-def test_rules_are_gone_after_an_exception_inside(work):
+def test_rules_are_gone_after_an_exception_inside(work, unchanged):
     decoder = work.seam.decoder
     with pytest.raises(KeyboardInterrupt), relevance_rules(decoder, "cp"), checkpointed(decoder.layers):
         raise KeyboardInterrupt
-    assert untouched(work.seam)
 
 
-def test_a_forward_that_somebody_else_has_replaced_is_put_back(pinhole_work):
-    decoder = pinhole_work.seam.decoder
+def test_rules_are_gone_after_a_backward_pass_that_failed(work, unchanged, monkeypatch):
+    def fail(self, output, keep=False):
+        raise RuntimeError("nothing flows back")
+
+    monkeypatch.setattr(Graph, "gradient", fail)
+    with pytest.raises(ModelError, match="attnlrp cannot run on this model: nothing flows back"):
+        run_method("attnlrp", work, find_target(work.trace, "answer"), checkpoint=True)
+
+
+def test_a_forward_that_somebody_else_has_replaced_is_put_back(work, unchanged):
+    decoder = work.seam.decoder
     mine = decoder.norm.forward
     decoder.norm.forward = mine
     try:
@@ -310,7 +327,7 @@ def test_a_forward_that_somebody_else_has_replaced_is_put_back(pinhole_work):
 
 
 @pytest.mark.parametrize("inner", ["attnlrp", "cp"])
-def test_rules_inside_rules_are_refused(work, inner):
+def test_rules_inside_rules_are_refused(work, inner, unchanged):
     decoder = work.seam.decoder
     with (
         pytest.raises(ModelError, match="already in place"),
@@ -318,20 +335,22 @@ def test_rules_inside_rules_are_refused(work, inner):
         relevance_rules(decoder, inner),
     ):
         pass
-    assert untouched(work.seam)
 
 
-def test_norms_and_mlps_without_a_rule_are_refused(pinhole_work, monkeypatch):
-    decoder = pinhole_work.seam.decoder
-    with monkeypatch.context() as patch:
-        patch.setattr(type(decoder.norm), "forward", lambda self, x: x.tanh())
-        with pytest.raises(ModelError, match="not a plain RMS norm"):
-            run("attnlrp", pinhole_work, "answer")
-    with monkeypatch.context() as patch:
-        patch.setattr(decoder.layers[0], "mlp", torch.nn.Identity())
+def test_norms_without_a_rule_are_refused(work, unchanged, monkeypatch):
+    monkeypatch.setattr(type(work.seam.decoder.norm), "forward", lambda self, x: x.tanh())
+    with pytest.raises(ModelError, match="not a plain RMS norm"):
+        run("attnlrp", work, "answer")
+
+
+def test_mlps_without_a_rule_are_refused(work, unchanged):
+    layer = work.seam.decoder.layers[0]
+    kept, layer.mlp = layer.mlp, torch.nn.Identity()
+    try:
         with pytest.raises(ModelError, match="Identity"):
-            run("attnlrp", pinhole_work, "answer")
-    assert untouched(pinhole_work.seam)
+            run("attnlrp", work, "answer")
+    finally:
+        layer.mlp = kept
 
 
 GRADIENT_METHODS = {
@@ -342,7 +361,7 @@ GRADIENT_METHODS = {
 
 
 @pytest.mark.parametrize("which", GRADIENT_METHODS)
-def test_gradients_leave_the_flags_of_parameters_as_they_were(work, which, monkeypatch):
+def test_gradients_leave_the_flags_of_parameters_as_they_were(work, which, unchanged, monkeypatch):
     """Some parameters were frozen by the user, and stay so; the others stay trainable and get no gradient."""
     few = [work.inputs[0], work.inputs[-1]]
     if which.startswith("heta"):
@@ -356,18 +375,15 @@ def test_gradients_leave_the_flags_of_parameters_as_they_were(work, which, monke
         run(which.split()[0], fresh, "answer", **GRADIENT_METHODS[which])
         assert [parameter.requires_grad for parameter in parameters] == before
         assert all(parameter.grad is None for parameter in parameters)
-        assert untouched(work.seam)
     finally:
         for parameter in parameters:
             parameter.requires_grad_(True)
 
 
-def test_a_graph_that_fails_leaves_the_model_as_it_was(pinhole_work):
-    work = pinhole_work
+def test_a_graph_that_fails_leaves_the_model_as_it_was(work, unchanged):
     with pytest.raises(IndexError):
         Graph(work.seam, work.arguments, work.ids, [len(work.trace) + 5])
     assert all(parameter.requires_grad for parameter in work.seam.model.parameters())
-    assert untouched(work.seam)
 
 
 def test_signs_are_one_copy_seen_in_three_ways(work):
@@ -384,16 +400,18 @@ def test_signs_are_one_copy_seen_in_three_ways(work):
 
 
 def test_integrated_gradients_add_up_to_the_change_of_likelihood(work):
-    target = find_target(work.trace, slice(0, 4))
-    columns = [p - work.trace.prompt_length for p in target.positions]
+    """A random model pads with zeros, where norms have no slope to follow; any other token is a fair start."""
+    pad = work.seam.pad_id if work.seam.model.get_input_embeddings().weight[work.seam.pad_id].any() else 100
+    work = Work(dataclasses.replace(work.seam, pad_id=pad), work.trace, work.arguments)
+    columns = [p - work.trace.prompt_length for p in find_target(work.trace, "answer").positions]
     change = float((work.likelihoods[0] - work.likelihoods[3])[columns].sum())
     gaps = []
-    for steps in (4, 128):
-        signed = run("ig", work, slice(0, 4), steps=steps, sign="signed").scores
-        assert not signed[[p for p in range(len(work.trace)) if p not in work.inputs]].any()
+    for steps in (8, 64):
+        signed = run("ig", work, "answer", steps=steps, sign="signed").scores
+        assert not signed[work.trace.positions("template", "response")].any()
         gaps.append(abs(float(signed.sum()) - change))
-    assert gaps[1] < max(gaps[0], 1e-3)
-    assert gaps[1] == pytest.approx(0, abs=0.02 * abs(change))
+    assert gaps[1] < gaps[0] / 3
+    assert gaps[1] < 0.1 * abs(change)
 
 
 # Leave-one-out
@@ -655,7 +673,7 @@ def test_a_mask_that_changes_nothing_has_no_information(work):
     padded = Work(work.seam, work.trace, work.seam.pad(work.arguments, [few]))
     target = find_target(work.trace, slice(0, 5))
     assert float(information(padded, target, few, "pad").max()) == pytest.approx(0, abs=1e-9)
-    assert float(information(padded, target, few, "zero").max()) > 1e-9
+    assert float(information(padded, target, few, "mean").max()) > 1e-9
 
 
 # Calibration and options, whatever the method

@@ -95,7 +95,7 @@ class Seam:
     def pad_rows(self, arguments: Arguments, positions: Sequence[Collection[int]]) -> Arguments:
         """The same for a batch that has one row per position set already."""
         masked = self.mark(arguments, positions)
-        pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=masked.device))
+        pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=masked.device)).detach()
         return self.replace(arguments, masked, pad, [torch.zeros(())] * len(self.family.extras(arguments)))
 
     def mark(self, arguments: Arguments, positions: Sequence[Collection[int]]) -> Tensor:
