@@ -178,13 +178,12 @@ def test_flowtracer_equals_its_twin(case, spec):
     assert direct.details["layers"] == [layers[0], layers[-1]]
 
 
-def test_flowtracer_can_leave_out_the_first_token(case):
-    capacity = methods.flow_capacity(case.attention, range(len(case.work.layers)))
-    capacity[0] = 0
-    expected = methods.flowtracer_reach(capacity, case.predictors("response"))
-    found = case.run("flowtracer", "response", exclude_sink=True, first_layer=0.0, last_layer=1.0)
+def test_flowtracer_over_other_layers_and_at_the_tokens_equals_its_twin(case):
+    spec = slice(4, 7)
+    capacity = methods.flow_capacity(case.attention, range(len(case.work.layers) - 1, len(case.work.layers)))
+    expected = methods.flowtracer_reach(capacity, case.target(spec).positions)
+    found = case.run("flowtracer", spec, first_layer=0.9, last_layer=1.0, receivers="token")
     assert_near(found.scores, expected, small=1e-9)
-    assert found.scores[0] == 0
 
 
 @pytest.mark.parametrize("spec", SPECS)

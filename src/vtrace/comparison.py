@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -92,7 +93,8 @@ def compare(
     meter = Meter(lvlm.device)
     work = Work.of(lvlm, trace)
     if any(RECORD in METHODS[name].needs for name in methods):
-        work.layers  # noqa: B018 - once, before anything is measured
+        with suppress(VTraceError):  # whoever needs it will say what went wrong
+            work.layers  # noqa: B018 - once, before anything is measured
     results: dict[str, Attribution] = {}
     costs: dict[str, Cost] = {}
     failures: dict[str, str] = {}

@@ -48,8 +48,6 @@ def reagent(
     active = torch.ones(probes, dtype=torch.bool)
     for step in range(steps):
         running = active.nonzero()[:, 0]
-        if not len(running):
-            break
         masked = torch.rand(len(running), len(places), generator=rng) < rate
         change = (clean - _likelihood(work, target, replacer, masked, places)).clamp(-LIMIT, LIMIT)[:, None] / 2
         logits[running] += torch.where(masked, torch.logit(0.5 + change), torch.logit(0.5 - change))
@@ -58,6 +56,8 @@ def reagent(
         ranks = work.seam.ranks(replacer.arguments(rest, places), work.ids, target.positions)
         active[running] = ~(ranks < top).all(1).cpu()
         work.progress(step + 1, steps)
+        if not active.any():
+            break
     used = ~active if (~active).any() else torch.ones_like(active)
     softmax = torch.softmax(logits[used], dim=1).mean(0)
     ranked = (logits[used] - logits[used].min(1, keepdim=True).values).mean(0)

@@ -1,0 +1,1 @@
+"""Faithfulness, measured: perturbation curves, evidence metrics, resumable runs, tables."""

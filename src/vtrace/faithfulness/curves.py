@@ -1,0 +1,73 @@
+"""RISE and MAS: areas under insertion and deletion curves, exactly as in the paper. Numbers in, numbers out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+STEPS = 20
+FLAT = 1e-8  # a clean likelihood that exceeds the perturbed one by less has no curve
+Mode = Literal["insertion", "deletion"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One perturbation curve and the areas under it."""
+
+    rise: float
+    mas: float
+    response: tuple[float, ...]  # r: normalised, monotone, one value per step from 0 to K
+    mass: tuple[float, ...]  # m: share of |u| restored, or left
+    degenerate: bool  # perturbing everything does not lower the likelihood: a ramp stands in for the curve
+
+
+def ranked(scores: np.ndarray, positions: Sequence[int]) -> list[int]:
+    """Positions by decreasing |u|; equal ones stay in the order of the sequence."""
+    size = np.abs(scores[list(positions)])
+    return [positions[k] for k in np.argsort(-size, kind="stable")]
+
+
+def groups_of(order: Sequence[int], steps: int = STEPS) -> list[list[int]]:
+    """K = min(steps, P) contiguous groups, the first P mod K of them one larger."""
+    count = min(steps, len(order))
+    return [part.tolist() for part in np.array_split(np.asarray(order, dtype=int), count)] if count else []
+
+
+def states_of(groups: Sequence[Sequence[int]], mode: Mode) -> list[frozenset[int]]:
+    """What is perturbed at step 0 … K. Deletion begins with nothing, insertion with everything."""
+    states = [frozenset(p for group in groups[:k] for p in group) for k in range(len(groups) + 1)]
+    return states if mode == "deletion" else [states[-1] - state for state in states]
+
+
+def mass_of(scores: np.ndarray, groups: Sequence[Sequence[int]]) -> np.ndarray:
+    """Share of all |u| in the first k groups, k = 0 … K; a straight line where all scores are zero."""
+    parts = np.array([np.abs(scores[list(group)]).sum() for group in groups])
+    if not parts.sum() > 0:
+        return np.linspace(0, 1, len(groups) + 1)
+    return np.concatenate([[0.0], np.cumsum(parts) / parts.sum()])
+
+
+def curve_of(likelihoods: Sequence[float], mass: np.ndarray, mode: Mode) -> Curve:
+    """Areas for the likelihoods of step 0 … K and the mass of `mass_of`."""
+    values = np.asarray(likelihoods, dtype=np.float64)
+    clean, perturbed = (values[0], values[-1]) if mode == "deletion" else (values[-1], values[0])
+    degenerate = not clean - perturbed > FLAT
+    if degenerate:
+        response = np.linspace(0, 1, len(values))
+        response = 1 - response if mode == "deletion" else response
+    else:
+        response = np.clip((values - perturbed) / (clean - perturbed), 0, 1)
+        keep = np.minimum if mode == "deletion" else np.maximum
+        response = keep.accumulate(response)
+    held = 1 - mass if mode == "deletion" else mass
+    mismatch = np.abs(response - held)
+    aligned = np.clip(response + mismatch if mode == "deletion" else response - mismatch, 0, 1)
+    return Curve(area(response), area(aligned), tuple(response), tuple(held), degenerate)
+
+
+def area(values: np.ndarray) -> float:
+    """Trapezoidal rule over steps of equal width, from 0 to 1."""
+    return float((values[:-1] + values[1:]).sum() / (2 * (len(values) - 1)))

@@ -1,0 +1,76 @@
+"""Does an attribution point at what the answer depends on? Only where the truth is known by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..types import Box, Trace
+
+RECALLS = (0.05, 0.10, 0.20)  # shares of the ranking that are looked at
+
+
+def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
+    """Image positions whose cell is covered by evidence at least in part, and question positions of evidence words."""
+    patches = [p.position for p in trace.patches if any(_overlap(p.box, box) for box in trace.evidence_boxes)]
+    start = trace.text.find(trace.question, 0, trace.offsets[trace.prompt_length - 1][1])
+    words = [
+        p
+        for p in trace.positions("question")
+        if any(
+            trace.offsets[p][0] < start + high and trace.offsets[p][1] > start + low
+            for low, high in trace.evidence_words
+        )
+    ]
+    return patches, words
+
+
+def _overlap(cell: Box, box: Box) -> bool:
+    """Whether more than a sliver of the cell, a tenth of it, lies in the box."""
+    width = min(cell[2], box[2]) - max(cell[0], box[0])
+    height = min(cell[3], box[3]) - max(cell[1], box[1])
+    return width > 0 and height > 0 and width * height > 0.1 * (cell[2] - cell[0]) * (cell[3] - cell[1])
+
+
+def localisation(scores: np.ndarray, positions: Sequence[int], evidence: Sequence[int]) -> dict[str, float]:
+    """Energy, pointing, rank AUC and recalls of the evidence among `positions`; ties count as their expectation.
+
+    `base` is the share of positions that are evidence: what chance would give for energy and pointing.
+    """
+    values = np.clip(scores[list(positions)], 0, None)
+    inside = np.isin(positions, list(evidence))
+    if not inside.any() or inside.all():
+        return {}
+    total = values.sum()
+    best = values == values.max()
+    found = {
+        "base": float(inside.mean()),
+        "energy": float(values[inside].sum() / total) if total > 0 else float(inside.mean()),
+        "pointing": float(inside[best].mean()),
+        "auc": _auc(values, inside),
+    }
+    for share in RECALLS:
+        found[f"recall_{round(100 * share)}"] = _recall(values, inside, max(1, round(share * len(values))))
+    return found
+
+
+def _auc(values: np.ndarray, inside: np.ndarray) -> float:
+    """Probability that a piece of evidence outranks something else, a tie counting half."""
+    a, b = values[inside][:, None], values[~inside][None]
+    return float(((a > b) + 0.5 * (a == b)).mean())
+
+
+def _recall(values: np.ndarray, inside: np.ndarray, count: int) -> float:
+    """Share of the evidence among the `count` strongest; tied ones enter in proportion."""
+    edge = np.sort(values)[::-1][count - 1]
+    above, tied = values > edge, values == edge
+    room = count - above.sum()
+    return float((inside[above].sum() + room * inside[tied].mean()) / inside.sum())
+
+
+def captured_dependence(scores: np.ndarray, reference: np.ndarray, positions: Sequence[int], top: float = 0.2) -> float:
+    """Share of the measured dependence (of leave-one-out) that the strongest `top` of patches hold."""
+    measured = np.clip(reference[list(positions)], 0, None)
+    order = np.argsort(-np.abs(scores[list(positions)]), kind="stable")[: max(1, round(top * len(positions)))]
+    return float(measured[order].sum() / measured.sum()) if measured.sum() > 0 else float("nan")
