@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .benchmarks.shapes import Sample, sample
+from .benchmarks import as_example
+from .benchmarks.shapes import sample
 from .errors import InputError
 from .types import Example
 
@@ -15,8 +16,3 @@ def example(key: str = SHOWN) -> Example:
     if split not in ("train", "dev", "test") or not number.isdigit():
         raise InputError(f"there is no example {key!r}; use a split and a number, such as test-7")
     return as_example(sample(split, int(number)))
-
-
-def as_example(item: Sample) -> Example:
-    """A Shapes sample as an example with known evidence."""
-    return Example((item.image,), item.question, item.key, item.answer, item.evidence_boxes, item.evidence_words)

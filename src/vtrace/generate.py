@@ -52,6 +52,13 @@ def trace(
     return freeze(lvlm, example, inputs, system, prompt, reply, finish)
 
 
+def retrace(lvlm: Lvlm, example: Example, reply: Sequence[int], finish: str, system: str = SYSTEM_PROMPT) -> Trace:
+    """Freeze a response whose tokens are known already, such as those of an earlier run."""
+    example = tidy(example)
+    inputs, prompt = encode_prompt(lvlm, example, system)
+    return freeze(lvlm, example, inputs, system, prompt, list(reply), finish)
+
+
 def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
     """Open the pictures and tidy the question."""
     several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]

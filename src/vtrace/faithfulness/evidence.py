@@ -14,10 +14,11 @@ RECALLS = (0.05, 0.10, 0.20)  # shares of the ranking that are looked at
 def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
     """Image positions whose cell is covered by evidence at least in part, and question positions of evidence words."""
     patches = [p.position for p in trace.patches if any(_overlap(p.box, box) for box in trace.evidence_boxes)]
-    start = trace.text.find(trace.question, 0, trace.offsets[trace.prompt_length - 1][1])
+    asked = trace.positions("question")
+    start = trace.text.find(trace.question, trace.offsets[asked[0]][0]) if asked else 0
     words = [
         p
-        for p in trace.positions("question")
+        for p in asked
         if any(
             trace.offsets[p][0] < start + high and trace.offsets[p][1] > start + low
             for low, high in trace.evidence_words

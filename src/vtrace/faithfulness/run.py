@@ -1,0 +1,177 @@
+"""Evaluate: model × benchmark × methods × targets × settings, item by item, resumable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..attribution import Attribution
+from ..benchmarks import Benchmark
+from ..errors import InputError, VTraceError
+from ..generate import MAX_NEW_TOKENS, retrace, trace
+from ..lvlm import Lvlm
+from ..meter import Meter
+from ..methods import find_method, run_method
+from ..methods.work import Work
+from ..targets import find_target
+from ..types import Example, Trace
+from .curves import STEPS, Curve, Mode
+from .evidence import captured_dependence, evidence_positions, localisation
+from .measure import Measure, Setting
+from .store import Rows, Store
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured. Everything but the lists of methods and targets has to stay the same within a run."""
+
+    methods: tuple[str, ...]
+    targets: tuple[str, ...] = ("response",)
+    seed: int = 0
+    blur: float | None = None  # the benchmark's own
+    steps: int = STEPS
+    calibrated: bool = False
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    max_new_tokens: int = MAX_NEW_TOKENS
+
+    def check(self) -> None:
+        for target in self.targets:
+            if target not in ("response", "answer"):
+                raise InputError(f"target {target!r} cannot be evaluated; use response, answer, or both")
+        if stray := set(self.options) - set(self.methods):
+            raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
+        for name in self.methods:
+            find_method(name).check(name, self.options.get(name, {}))
+
+    def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> dict[str, Any]:
+        """What a run directory remembers, and refuses to mix."""
+        return {
+            "model": lvlm.name, "benchmark": benchmark.name, "blur": self.blur or benchmark.blur, "steps": self.steps,
+            "seed": self.seed, "calibrated": self.calibrated, "options": self.options,
+            "max_new_tokens": self.max_new_tokens,
+        }  # fmt: skip
+
+
+Report = Callable[[int, int, str], None]
+
+
+def evaluate(
+    lvlm: Lvlm, benchmark: Benchmark, plan: Plan, out: Path, *, limit: int | None = None,
+    shard: tuple[int, int] = (1, 1), report: Report = lambda done, total, key: None,
+) -> Path:  # fmt: skip
+    """Measure what is missing in the run at `out`, in the order of the benchmark, and return its file."""
+    plan.check()
+    number, count = shard
+    if not 1 <= number <= count:
+        raise InputError(f"shard {number}/{count} does not exist; count from 1/{count} to {count}/{count}")
+    name = "run.sqlite" if count == 1 else f"run-{number}-of-{count}.sqlite"
+    size = benchmark.size if limit is None else min(limit, benchmark.size)
+    mine = range(number - 1, size, count)
+    with Store(out / name, plan.settings(lvlm, benchmark)) as store:
+        for done, index in enumerate(mine):
+            example = benchmark.example(index)
+            key = example.key or str(index)
+            report(done, len(mine), key)
+            wanted = [(t, m) for t in plan.targets for m in plan.methods if (t, m) not in store.done(key)]
+            if wanted:
+                store.save(_item(lvlm, benchmark, plan, index, key, example, store.reply(key), wanted))
+        report(len(mine), len(mine), "")
+        return store.path
+
+
+def _item(
+    lvlm: Lvlm, benchmark: Benchmark, plan: Plan, index: int, key: str, example: Example,
+    reply: tuple[list[int], str] | None, wanted: list[tuple[str, str]],
+) -> Rows:  # fmt: skip
+    """Everything that is measured on one item; what goes wrong is part of it."""
+    try:
+        frozen = (
+            trace(lvlm, example, max_new_tokens=plan.max_new_tokens)
+            if reply is None
+            else retrace(lvlm, example, *reply)
+        )
+        measure = Measure(lvlm, frozen, plan.blur or benchmark.blur)
+        clean, image, joint = measure.likelihoods(
+            [frozenset(), frozenset(measure.deletable("image")), frozenset(measure.deletable("joint"))]
+        )
+        work = Work.of(lvlm, frozen)
+    except VTraceError as error:
+        return Rows(None, [], [], [], [_failure(key, t, m, str(error)) for t, m in wanted])
+    facts = _facts(benchmark, index, key, example, frozen) | {
+        "clean": clean, "image_perturbed": image, "joint_perturbed": joint,
+    }  # fmt: skip
+    rows = Rows(facts, [], [], [], [])
+    meter = Meter(lvlm.device)
+    found: list[tuple[str, str, Attribution]] = []
+    for target, method in wanted:
+        try:
+            with meter.measure():
+                attribution, own, shared = work.share_of(
+                    lambda t=target, m=method: _attribute(plan, work, t, m, index)  # type: ignore[misc]
+                )
+        except VTraceError as error:
+            rows.failure.append(_failure(key, target, method, str(error)))
+            continue
+        found.append((target, method, attribution))
+        variant = attribution.variant if attribution.variant is not None else vars(attribution.options)
+        rows.result.append(
+            {
+                "item": key, "target": target, "method": method, "options": json.dumps(variant),
+                "image_share": attribution.image_share, "seconds": own + sum(shared.values()), "own_seconds": own,
+                "memory": meter.peak,
+            }
+        )  # fmt: skip
+    curves = measure.curves([attribution for *_, attribution in found], steps=plan.steps)
+    for (target, method, attribution), own_curves in zip(found, curves, strict=True):
+        head = {"item": key, "target": target, "method": method}
+        rows.curve += [head | _curve(setting, mode, curve) for (setting, mode), curve in own_curves.items()]
+        rows.evidence += [head | row for row in _evidence(attribution, found, target)]
+    return rows
+
+
+def _attribute(plan: Plan, work: Work, target: str, method: str, index: int) -> Attribution:
+    options = dict(plan.options.get(method, {}))
+    if "seed" in find_method(method).options:
+        options.setdefault("seed", plan.seed * 1_000_003 + index)  # other noise for every item
+    return run_method(method, work, find_target(work.trace, target), plan.calibrated, **options)
+
+
+def _facts(benchmark: Benchmark, index: int, key: str, example: Example, frozen: Trace) -> dict[str, Any]:
+    answer = frozen.answer_text
+    correct = None if example.answer is None else answer is not None and benchmark.grade(example, answer)
+    return {
+        "key": key, "number": index, "question": frozen.question, "response": frozen.response, "answer": answer,
+        "gold": example.answer, "correct": correct, "tokens": len(frozen),
+        "image_tokens": len(frozen.positions("image")), "finish": frozen.finish,
+        "reply": json.dumps(list(frozen.ids[frozen.prompt_length :])),
+    }  # fmt: skip
+
+
+def _curve(setting: Setting, mode: Mode, curve: Curve) -> dict[str, Any]:
+    return {
+        "setting": setting, "mode": mode, "rise": curve.rise, "mas": curve.mas, "degenerate": curve.degenerate,
+        "response": json.dumps(curve.response), "mass": json.dumps(curve.mass),
+    }  # fmt: skip
+
+
+def _evidence(
+    attribution: Attribution, found: Sequence[tuple[str, str, Attribution]], target: str
+) -> list[dict[str, Any]]:
+    """Where the truth is known: localisation; where leave-one-out ran: the share of measured dependence captured."""
+    frozen = attribution.trace
+    rows = []
+    for kind, truth in zip(("image", "question"), evidence_positions(frozen), strict=True):
+        values = localisation(attribution.scores, frozen.positions(kind), truth) if truth else {}
+        rows += [{"kind": kind, "metric": metric, "value": value} for metric, value in values.items()]
+    reference = next((a for t, m, a in found if (t, m) == (target, "loo")), None)
+    if reference is not None:
+        share = captured_dependence(attribution.scores, reference.scores, frozen.positions("image"))
+        rows.append({"kind": "image", "metric": "dependence_20", "value": share})
+    return rows
+
+
+def _failure(key: str, target: str, method: str, reason: str) -> dict[str, Any]:
+    return {"item": key, "target": target, "method": method, "reason": reason}

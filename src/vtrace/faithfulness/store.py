@@ -1,0 +1,166 @@
+"""One SQLite file per run: an item is written whole, in one transaction, or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+VERSION = 1
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE item (
+  key TEXT PRIMARY KEY, number INTEGER NOT NULL, question TEXT, response TEXT, answer TEXT, gold TEXT, correct INTEGER,
+  tokens INTEGER, image_tokens INTEGER, finish TEXT, reply TEXT NOT NULL, clean REAL, image_perturbed REAL,
+  joint_perturbed REAL);
+CREATE TABLE result (
+  item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, options TEXT, image_share REAL, seconds REAL,
+  own_seconds REAL, memory INTEGER, PRIMARY KEY (item, target, method));
+CREATE TABLE curve (
+  item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, setting TEXT NOT NULL, mode TEXT NOT NULL, rise REAL,
+  mas REAL, degenerate INTEGER, response TEXT, mass TEXT, PRIMARY KEY (item, target, method, setting, mode));
+CREATE TABLE evidence (
+  item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, kind TEXT NOT NULL, metric TEXT NOT NULL, value REAL,
+  PRIMARY KEY (item, target, method, kind, metric));
+CREATE TABLE failure (
+  item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY (item, target, method));
+"""
+TABLES = ("item", "result", "curve", "evidence", "failure")
+
+
+@dataclass
+class Rows:
+    """What one item adds to a run, table by table."""
+
+    item: dict[str, Any] | None
+    result: list[dict[str, Any]]
+    curve: list[dict[str, Any]]
+    evidence: list[dict[str, Any]]
+    failure: list[dict[str, Any]]
+
+
+class Store:
+    """A run on disk. Only one process may write to it at a time."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]):
+        """Open a run, or begin one. A run that was made with other settings is refused."""
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 - held as long as the store is open
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise InputError(f"another process is writing to {path}; wait for it, or use --shard") from error
+        fresh = not path.exists() or path.stat().st_size == 0
+        with _readable(path):
+            self._db = sqlite3.connect(path)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            if fresh or not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                with self._db:
+                    self._db.executescript(_TABLES)
+                    self._db.execute("INSERT INTO meta VALUES ('version', ?)", (str(VERSION),))
+                    self._db.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
+            before = read_settings(self._db, path)
+        for key, value in settings.items():
+            if before.get(key) != json.loads(json.dumps(value)):
+                self.close()
+                raise InputError(f"{path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out")
+
+    def reply(self, key: str) -> tuple[list[int], str] | None:
+        """Tokens and ending of a response that an earlier session froze."""
+        row = self._db.execute("SELECT reply, finish FROM item WHERE key = ?", (key,)).fetchone()
+        return None if row is None else (json.loads(row[0]), row[1])
+
+    def done(self, key: str) -> set[tuple[str, str]]:
+        """Targets and methods that are measured already. What failed is tried again."""
+        return set(self._db.execute("SELECT target, method FROM result WHERE item = ?", (key,)))
+
+    def save(self, rows: Rows) -> None:
+        """All or nothing."""
+        with _readable(self.path), self._db:
+            for table in TABLES:
+                found = getattr(rows, table)
+                for row in [found] if isinstance(found, dict) else found or []:
+                    marks = ", ".join("?" * len(row))
+                    names = ", ".join(row)
+                    self._db.execute(f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})", tuple(row.values()))
+            for row in rows.result:  # it works now
+                self._db.execute(
+                    "DELETE FROM failure WHERE item = ? AND target = ? AND method = ?",
+                    (row["item"], row["target"], row["method"]),
+                )
+
+    def close(self) -> None:
+        self._db.close()
+        self._lock.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def read_settings(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    found = dict(db.execute("SELECT key, value FROM meta"))
+    if found.get("version") != str(VERSION):
+        raise InputError(f"{path} has version {found.get('version')} of a run; this program reads version {VERSION}")
+    return json.loads(found["settings"])
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished or unfinished run, read from one file or from all shards in a folder."""
+
+    settings: dict[str, Any]
+    rows: dict[str, list[dict[str, Any]]]  # by table
+
+
+def read_run(place: Path) -> Run:
+    """Read a run file, or all of them in a folder; shards have to agree in their settings."""
+    paths = sorted(place.glob("*.sqlite")) if place.is_dir() else [place]
+    if not paths or not paths[0].exists():
+        raise InputError(f"there is no run at {place}; make one with: vtrace evaluate --out {place}")
+    settings: dict[str, Any] | None = None
+    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
+    for path in paths:
+        with _readable(path):
+            db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+            db.row_factory = sqlite3.Row
+            own = read_settings(db, path)
+            for table in TABLES:
+                rows[table] += map(dict, db.execute(f"SELECT * FROM {table}"))
+            db.close()
+        if settings is not None and own != settings:
+            raise InputError(f"{path} belongs to another run than the files beside it; move it elsewhere")
+        settings = own
+    assert settings is not None
+    numbers = {row["key"]: row["number"] for row in rows["item"]}
+    rows["item"].sort(key=lambda row: row["number"])
+    for table in TABLES[1:]:
+        rows[table].sort(key=lambda row: numbers.get(row["item"], -1))
+    return Run(settings, rows)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Errors of the database as something a user can act on."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "full" in str(error):
+            raise InputError(
+                f"the disk is full; {path} keeps all finished items, free some room and run again"
+            ) from error
+        raise InputError(f"cannot use {path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"{path} is damaged ({error}); move it away and run again") from error

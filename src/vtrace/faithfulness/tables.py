@@ -1,0 +1,261 @@
+"""Tables in the paper's layout: methods as columns, the best in bold and the runner-up underlined."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .statistics import Summary, summarise
+from .store import Run
+
+EVIDENCE = ("energy", "pointing", "auc", "recall_10", "recall_20", "dependence_20")
+SUBSETS = ("all", "correct", "incorrect")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a table: a metric in one setting, for one target and subset, over all methods."""
+
+    target: str
+    subset: str
+    setting: str  # image, joint; or the kind of evidence
+    metric: str  # such as "RISE ins"
+    higher_is_better: bool
+    items: int  # on which every method succeeded
+    degenerate: int
+    cells: dict[str, Summary]
+    published: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A whole run, summarised."""
+
+    settings: dict[str, Any]
+    methods: list[str]
+    lines: list[Line]
+    failures: dict[str, int]  # by reason
+
+
+def tabulate(
+    run: Run, *, methods: Sequence[str] | None = None, subsets: Sequence[str] = ("all",), evidence: bool = True,
+    against: str | None = "vtrace", with_degenerate: bool = True,
+) -> Table:  # fmt: skip
+    """Summaries over the items on which every chosen method succeeded, so that columns can be compared."""
+    present = list(dict.fromkeys(row["method"] for row in run.rows["result"]))
+    chosen = list(methods or present)
+    if missing := [name for name in chosen if name not in present]:
+        raise InputError(f"the run has no results of {missing[0]}; it has: {', '.join(present) or 'none'}")
+    if not chosen:
+        raise InputError("the run has no results yet")
+    correct = {row["key"]: row["correct"] for row in run.rows["item"]}
+    lines = []
+    for target in dict.fromkeys(row["target"] for row in run.rows["result"]):
+        for subset in subsets:
+            keep = _subset(correct, subset)
+            lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
+            if evidence:
+                lines += _evidence_lines(run, target, subset, keep, chosen, against)
+    reasons: dict[str, int] = {}
+    for row in run.rows["failure"]:
+        reasons[row["reason"]] = reasons.get(row["reason"], 0) + 1
+    return Table(run.settings, chosen, lines, reasons)
+
+
+def _subset(correct: dict[str, int | None], subset: str) -> set[str]:
+    if subset not in SUBSETS:
+        raise InputError(f"unknown subset {subset!r}; use one of: {', '.join(SUBSETS)}")
+    wanted = {"all": None, "correct": 1, "incorrect": 0}[subset]
+    return {key for key, value in correct.items() if wanted is None or value == wanted}
+
+
+def _curve_lines(
+    run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None, with_degenerate: bool
+) -> list[Line]:
+    lines = []
+    rows = [r for r in run.rows["curve"] if r["target"] == target and r["item"] in keep]
+    for setting in ("image", "joint"):
+        for metric in ("rise", "mas"):
+            for mode in ("insertion", "deletion"):
+                mine = [r for r in rows if (r["setting"], r["mode"]) == (setting, mode)]
+                flat = {r["item"] for r in mine if r["degenerate"]}
+                used = mine if with_degenerate else [r for r in mine if r["item"] not in flat]
+                values = _paired({(r["method"], r["item"]): r[metric] for r in used}, methods)
+                count = len(next(iter(values.values())))
+                if not count:
+                    continue
+                up = mode == "insertion"
+                label = f"{metric.upper()} {mode[:3]}"
+                known = published(run.settings, subset, setting, metric, mode) if target == "response" else {}
+                lines.append(
+                    Line(target, subset, setting, label, up, count, len(flat), summarise(values, against, up), known)
+                )
+    return lines
+
+
+def _evidence_lines(
+    run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None
+) -> list[Line]:
+    lines = []
+    rows = [r for r in run.rows["evidence"] if r["target"] == target and r["item"] in keep]
+    for kind in ("image", "question"):
+        for metric in EVIDENCE:
+            mine = {(r["method"], r["item"]): r["value"] for r in rows if (r["kind"], r["metric"]) == (kind, metric)}
+            values = _paired(mine, methods)
+            count = len(next(iter(values.values())))
+            if count:
+                label = metric.replace("_", " @ ") + (" %" if "_" in metric else "")
+                cells = summarise(values, against, True)
+                lines.append(Line(target, subset, f"{kind} evidence", label, True, count, 0, cells, {}))
+    return lines
+
+
+def _paired(values: dict[tuple[str, str], float], methods: list[str]) -> dict[str, np.ndarray]:
+    """Arrays over the items that every method has, in one order."""
+    items: dict[str, int] = {}
+    for _, item in values:
+        items[item] = items.get(item, 0) + 1
+    common = [i for i in items if all((m, i) in values and np.isfinite(values[m, i]) for m in methods)]
+    return {m: np.array([values[m, i] for i in common]) for m in methods}
+
+
+def published(settings: dict[str, Any], subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
+    """The paper's numbers for this model and benchmark, by method."""
+    text = files(__package__).joinpath("published.csv").read_text("utf-8")
+    wanted = (settings["model"], settings["benchmark"], subset, setting, metric, mode)
+    names = ("model", "benchmark", "subset", "setting", "metric", "mode")
+    return {
+        row["method"]: float(row["value"])
+        for row in csv.DictReader(io.StringIO(text))
+        if tuple(row[name] for name in names) == wanted
+    }
+
+
+def marks(line: Line) -> dict[str, str]:
+    """The best and the second best method of a line."""
+    order = sorted(line.cells, key=lambda m: line.cells[m].mean, reverse=line.higher_is_better)
+    return dict(zip(order, ("best", "second"), strict=False))
+
+
+def markdown(table: Table, intervals: bool = False, reference: str | None = None) -> str:
+    def cell(line: Line, method: str) -> str:
+        text = _cell(line.cells[method], intervals, reference)
+        style = {"best": "**{}**", "second": "<u>{}</u>"}.get(marks(line).get(method, ""), "{}")
+        known = f" ({line.published[method]:.3f})" if method in line.published else ""
+        return style.format(text) + known
+
+    head = ["target", "items", "setting", "metric", *table.methods]
+    rows = [[*_labels(line), *(cell(line, m) for m in table.methods)] for line in table.lines]
+    body = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join([*body, *_notes(table)]) + "\n"
+
+
+def latex(table: Table, intervals: bool = False, reference: str | None = None) -> str:
+    def cell(line: Line, method: str) -> str:
+        text = _cell(line.cells[method], intervals, reference).replace("±", r"$\pm$").replace("–", "--")
+        return {"best": r"\textbf{%s}", "second": r"\underline{%s}"}.get(marks(line).get(method, ""), "%s") % text
+
+    rows = [
+        " & ".join([*_labels(line), *(cell(line, m) for m in table.methods)]).replace("%", r"\%").replace("↑", r"$\uparrow$")
+        .replace("↓", r"$\downarrow$") + r" \\"
+        for line in table.lines
+    ]  # fmt: skip
+    head = " & ".join(["target", "items", "setting", "metric", *table.methods]) + r" \\"
+    columns = "lrll" + "r" * len(table.methods)
+    notes = [f"% {note}" for note in _notes(table) if note]
+    return "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", *notes]
+    ) + "\n"  # fmt: skip
+
+
+def comma_separated(table: Table) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    fields = list(Summary.__dataclass_fields__)
+    writer.writerow(
+        [
+            "target",
+            "subset",
+            "setting",
+            "metric",
+            "higher_is_better",
+            "items",
+            "degenerate",
+            "method",
+            *fields,
+            "published",
+        ]
+    )
+    for line in table.lines:
+        for method, summary in line.cells.items():
+            writer.writerow(
+                [line.target, line.subset, line.setting, line.metric, line.higher_is_better, line.items, line.degenerate,
+                 method, *asdict(summary).values(), line.published.get(method)]
+            )  # fmt: skip
+    return out.getvalue()
+
+
+def as_json(table: Table) -> str:
+    return json.dumps(asdict(table), indent=1) + "\n"
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "markdown": markdown, "latex": latex, "csv": comma_separated, "json": as_json,
+}  # fmt: skip
+
+
+def _labels(line: Line) -> list[str]:
+    subset = "" if line.subset == "all" else f", {line.subset}"
+    arrow = "↑" if line.higher_is_better else "↓"
+    return [line.target + subset, str(line.items), line.setting, f"{line.metric} {arrow}"]
+
+
+def _cell(summary: Summary, intervals: bool, reference: str | None) -> str:
+    text = f"{summary.mean:.3f}"
+    if intervals:
+        text += f" [{summary.low:.3f}–{summary.high:.3f}]"
+    if reference and summary.difference is not None:
+        text += f" ({summary.wins}/{summary.ties}/{summary.losses})"
+    return text
+
+
+def _notes(table: Table) -> list[str]:
+    facts = table.settings
+    notes = [
+        "",
+        f"{facts['model']} on {facts['benchmark']}; blur {facts['blur']:.3g} of the longer side, {facts['steps']} steps, "
+        f"seed {facts['seed']}. ↑ higher is better, ↓ lower is better.",
+    ]
+    flat = {(line.target, line.setting): line.degenerate for line in table.lines if line.degenerate}
+    notes += [f"Degenerate curves ({target}, {setting}): {count}." for (target, setting), count in flat.items()]
+    notes += [f"Failed {count} times: {reason}" for reason, count in table.failures.items()]
+    return notes
+
+
+def export_parquet(run: Run, path: Path) -> None:
+    """The raw curve rows, one per item, target, method, setting and direction."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise InputError("Parquet needs pyarrow; install it with: pip install pyarrow") from error
+    items = {row["key"]: row for row in run.rows["item"]}
+    rows = [
+        {
+            **run.settings,
+            "options": json.dumps(run.settings["options"]),
+            **row,
+            "correct": items[row["item"]]["correct"],
+        }
+        for row in run.rows["curve"]
+    ]
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
