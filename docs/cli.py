@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("explain",), ("doctor",))
+COMMANDS = ((), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("doctor",))
 
 
 def reference() -> str:

@@ -14,7 +14,7 @@ ORDER = [
     "errors", "types", "prompt", "spans", "targets",
     "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution",
     "perturb", "methods", "meter", "comparison", "files", "report",
-    "benchmarks", "examples", "doctor", "pinhole", "cli",
+    "benchmarks", "examples", "faithfulness", "doctor", "pinhole", "cli",
 ]  # fmt: skip
 LATE = {("attribution", "report"), ("comparison", "report")}  # .save and notebook pictures, imported inside methods
 MATHS = {

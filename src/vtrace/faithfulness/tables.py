@@ -160,47 +160,43 @@ def markdown(table: Table, intervals: bool = False, reference: str | None = None
 
 
 def latex(table: Table, intervals: bool = False, reference: str | None = None) -> str:
-    def cell(line: Line, method: str) -> str:
-        text = _cell(line.cells[method], intervals, reference).replace("±", r"$\pm$").replace("–", "--")
-        return {"best": r"\textbf{%s}", "second": r"\underline{%s}"}.get(marks(line).get(method, ""), "%s") % text
+    signs = {"%": r"\%", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--"}
+    styles = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
 
-    rows = [
-        " & ".join([*_labels(line), *(cell(line, m) for m in table.methods)]).replace("%", r"\%").replace("↑", r"$\uparrow$")
-        .replace("↓", r"$\downarrow$") + r" \\"
-        for line in table.lines
-    ]  # fmt: skip
-    head = " & ".join(["target", "items", "setting", "metric", *table.methods]) + r" \\"
+    def cell(line: Line, method: str) -> str:
+        return styles.get(marks(line).get(method, ""), "%s") % _cell(line.cells[method], intervals, reference)
+
+    def row(cells: list[str]) -> str:
+        text = " & ".join(cells)
+        for sign, command in signs.items():
+            text = text.replace(sign, command)
+        return text + r" \\"
+
     columns = "lrll" + "r" * len(table.methods)
-    notes = [f"% {note}" for note in _notes(table) if note]
     return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", *notes]
-    ) + "\n"  # fmt: skip
+        [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            row(["target", "items", "setting", "metric", *table.methods]),
+            r"\midrule",
+            *(row([*_labels(line), *(cell(line, m) for m in table.methods)]) for line in table.lines),
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(f"% {note}" for note in _notes(table) if note),
+            "",
+        ]
+    )
 
 
 def comma_separated(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    fields = list(Summary.__dataclass_fields__)
-    writer.writerow(
-        [
-            "target",
-            "subset",
-            "setting",
-            "metric",
-            "higher_is_better",
-            "items",
-            "degenerate",
-            "method",
-            *fields,
-            "published",
-        ]
-    )
+    about = ["target", "subset", "setting", "metric", "higher_is_better", "items", "degenerate"]
+    writer.writerow([*about, "method", *Summary.__dataclass_fields__, "published"])
     for line in table.lines:
+        head = [getattr(line, name) for name in about]
         for method, summary in line.cells.items():
-            writer.writerow(
-                [line.target, line.subset, line.setting, line.metric, line.higher_is_better, line.items, line.degenerate,
-                 method, *asdict(summary).values(), line.published.get(method)]
-            )  # fmt: skip
+            writer.writerow([*head, method, *asdict(summary).values(), line.published.get(method)])
     return out.getvalue()
 
 
@@ -232,8 +228,8 @@ def _notes(table: Table) -> list[str]:
     facts = table.settings
     notes = [
         "",
-        f"{facts['model']} on {facts['benchmark']}; blur {facts['blur']:.3g} of the longer side, {facts['steps']} steps, "
-        f"seed {facts['seed']}. ↑ higher is better, ↓ lower is better.",
+        f"{facts['model']} on {facts['benchmark']}; blur {facts['blur']:.3g} of the longer side, {facts['steps']} "
+        f"steps, seed {facts['seed']}. ↑ higher is better, ↓ lower is better.",
     ]
     flat = {(line.target, line.setting): line.degenerate for line in table.lines if line.degenerate}
     notes += [f"Degenerate curves ({target}, {setting}): {count}." for (target, setting), count in flat.items()]

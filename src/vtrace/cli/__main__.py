@@ -1,0 +1,5 @@
+"""`python -m vtrace.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,65 @@
+"""`vtrace doctor`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import ModelError
+from .options import Model
+
+
+def doctor(
+    model: Model = "pinhole",
+    tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for.")] = 1024,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Versions, device, the model's family and support, and what a run will need. Loads no weights."""
+    from ..doctor import examine
+
+    facts = examine(model, tokens)
+    if json:
+        print(jsonlib.dumps(facts, indent=1))
+    else:
+        _print_facts(facts, tokens)
+    if not facts["supported"]:
+        raise typer.Exit(ModelError.exit_code)
+
+
+def _print_facts(facts: dict[str, Any], tokens: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    packages = ", ".join(f"{name} {found or '(not installed)'}" for name, found in facts["packages"].items())
+    rows = {
+        "Python": facts["python"],
+        "packages": packages,
+        "device": f"{facts['device']}; numbers in {facts['dtype']} precision",
+        "model": f"{facts['model']}: {facts['status']}",
+    }
+    if facts["supported"]:
+        plan, heads = facts["plan"], facts["heads"]
+        fit = "fit" if facts["fits_context"] else "do NOT fit"
+        rows |= {
+            "decoder": f"{facts['family']}, {facts['layers']} layers, {heads[0]} heads on {heads[1]} key/value heads, "
+            f"{plan['parameters'] / 1e6:,.1f} M parameters",
+            "sequence": f"{tokens:,} tokens {fit} into the context of {facts['context']:,}",
+            "memory": f"{_bytes(plan['weights_bytes'])} of decoder weights, {_bytes(plan['working_bytes'])} to work, "
+            f"{_bytes(plan['matrix_bytes'])} for the pairwise matrix",
+            "passes": plan["passes"],
+        }
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for label, value in rows.items():
+        table.add_row(Text(label, "dim"), Text(value))
+    Console().print(table)
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"

@@ -1,0 +1,159 @@
+"""`vtrace evaluate` and `vtrace table`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InputError
+from .options import DeviceOption, DtypeOption, Model, QuietOption, check_writable, parse_settings, progress
+
+EXAMPLES = """
+Examples:\n
+  vtrace evaluate --limit 20\n
+  vtrace evaluate --methods vtrace,ifr,rollout,random --target response,answer --out runs/first\n
+  vtrace evaluate --methods flowtracer --set flowtracer.mode=flow --out runs/flow\n
+  vtrace evaluate --shard 2/4 --out runs/first     (the second of four machines, in the same folder)
+"""
+TABLE_EXAMPLES = """
+Examples:\n
+  vtrace table runs/first\n
+  vtrace table runs/first --intervals --against ifr\n
+  vtrace table runs/first --subsets correct,incorrect --format latex > table.tex\n
+  vtrace table runs/first --parquet rows.parquet
+"""
+Say = Callable[[int, int, str], None]
+
+
+def evaluate(
+    model: Model = "pinhole",
+    benchmark: Annotated[str, typer.Option("--benchmark", "-b", help="Which examples.")] = "shapes",
+    methods: Annotated[
+        str, typer.Option(help="Names with commas between them (see: vtrace methods), or 'instant', 'quick', 'all'.")
+    ] = "vtrace,ifr,flashtrace,rollout,random",
+    target: Annotated[str, typer.Option("--target", "-t", help="response, answer, or response,answer.")] = "response",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = None,
+    shard: Annotated[str, typer.Option(help="i/n: every n-th example, beginning with the i-th.")] = "1/1",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/BENCHMARK-MODEL.")] = None,
+    blur: Annotated[
+        float | None, typer.Option(min=0.0, help="Radius of the blur as a share of the longer side.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a perturbation curve.")] = 20,
+    calibrated: Annotated[bool, typer.Option("--calibrated", help="Calibrate every method, as stage 3 does.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="METHOD.OPTION=VALUE", help="Change an option; repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of methods that draw at random.")] = 0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Token budget of a response.")] = 2048,
+    dtype: DtypeOption = "",
+    device: DeviceOption = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Measure faithfulness on a benchmark. A run that was interrupted goes on where it stopped."""
+    with progress(quiet) as say:
+        say("Loading PyTorch and transformers")
+        from ..benchmarks import find_benchmark
+        from ..faithfulness.run import Plan
+        from ..faithfulness.run import evaluate as run
+        from ..lvlm import load
+        from ..methods import METHODS, names_of
+
+        groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(METHODS)}
+        names = groups.get(methods) or [name.strip() for name in methods.split(",")]
+        plan = Plan(
+            tuple(dict.fromkeys(names)), tuple(dict.fromkeys(target.split(","))), seed, blur, steps, calibrated,
+            parse_settings(set_ or []), max_new_tokens,
+        )  # fmt: skip
+        plan.check()
+        chosen = find_benchmark(benchmark)
+        part = _shard(shard)
+        place = out or Path("runs") / f"{benchmark}-{Path(model).name}"
+        say(f"Loading {model}")
+        lvlm = load(model, dtype=dtype or None, device=device or None)
+    with _bar(quiet) as report:
+        path = run(lvlm, chosen, plan, place, limit=limit, shard=part, report=report)
+    print(f"wrote {path}", file=sys.stderr)
+    print(path)
+
+
+def table(
+    run: Annotated[Path, typer.Argument(help="Folder or file of a run.")],
+    methods: Annotated[str, typer.Option(help="Columns, in this order; default: all of the run.")] = "",
+    format: Annotated[str, typer.Option("--format", "-f", help="markdown, csv, latex or json.")] = "markdown",
+    subsets: Annotated[str, typer.Option(help="all, correct, incorrect; several with commas.")] = "all",
+    against: Annotated[str, typer.Option(help="Show wins/ties/losses against this method.")] = "",
+    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals.")] = False,
+    evidence: Annotated[bool, typer.Option("--evidence/--no-evidence", help="Rows on known evidence.")] = True,
+    degenerate: Annotated[
+        bool, typer.Option("--degenerate/--no-degenerate", help="Count items whose curve does not fall.")
+    ] = True,
+    out: Annotated[Path | None, typer.Option(help="Write here instead of to stdout.")] = None,
+    parquet: Annotated[Path | None, typer.Option(help="Also write the raw rows as Parquet.")] = None,
+) -> None:
+    """Tables of a run in the paper's layout: means, intervals, wins, correct and incorrect answers apart."""
+    for place in (out, parquet):
+        check_writable(place)
+    from ..faithfulness.store import read_run
+    from ..faithfulness.tables import FORMATS, export_parquet, latex, markdown, tabulate
+    from ..files import write_atomically
+
+    if format not in FORMATS:
+        raise InputError(f"unknown format {format!r}; use one of: {', '.join(FORMATS)}")
+    found = read_run(run)
+    chosen = [name.strip() for name in methods.split(",")] if methods else None
+    summary = tabulate(
+        found, methods=chosen, subsets=subsets.split(","), evidence=evidence, against=against or "vtrace",
+        with_degenerate=degenerate,
+    )  # fmt: skip
+    rich = {"markdown": markdown, "latex": latex}.get(format)
+    text = rich(summary, intervals, against or None) if rich else FORMATS[format](summary)
+    if parquet:
+        write_atomically(parquet, lambda file: export_parquet(found, file))
+    if out:
+        write_atomically(out, lambda file: file.write_text(text, "utf-8"))
+        print(f"wrote {out}", file=sys.stderr)
+    else:
+        print(text, end="")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit()):
+        raise InputError(f"cannot read --shard {text!r}; write it as i/n, such as 2/4")
+    return int(number), int(count)
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Say]:
+    """A bar on stderr with rate and time left, when someone is watching."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total, key: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=None, rate="")
+
+        def report(done: int, total: int, key: str) -> None:
+            speed = bar.tasks[0].speed
+            rate = f"{60 * speed:.1f} a minute" if speed else ""
+            bar.update(task, completed=done, total=total, description=key or "done", rate=rate)
+
+        yield report
