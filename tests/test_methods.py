@@ -334,10 +334,9 @@ def test_the_information_of_heta_equals_its_twin(case, mask):
     assert_near(information(case.work, case.target(spec), scored, mask), expected)
 
 
+@pytest.mark.parametrize("case", ["random_lvlm"], indirect=True)
 def test_the_curvature_of_heta_is_the_blocks_of_the_hessian(case):
     """All second derivatives of the float64 decoder: only where they are few."""
-    if case.lvlm.name != "random":
-        pytest.skip("256 double backward passes through eight layers")
     spec = slice(4, 7)
     scored = [case.trace.positions("image")[20], case.trace.positions("question")[-1]]
     embeds, positions = case.work.arguments["inputs_embeds"][0].double(), case.target(spec).positions

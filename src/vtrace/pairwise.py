@@ -7,10 +7,12 @@ centring the values within a modality centres the writes, because the projection
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from .attention import Scratch, attention_rows, grouped
+from .attention import Rows, Scratch, attention_rows, grouped
 
 EPSILON = 1e-12
 
@@ -32,24 +34,32 @@ class PairwiseMatrix:
 
         `mask` is T,T, boolean or additive; without one, attention is causal.
         """
-        heads, length, size = query.shape
-        value_t = centre(value.float(), self.groups).mT
         update = update.float()
         direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
-        reading = (direction @ projection.float()).view(length, heads, size).transpose(0, 1)  # O_h û_j: H,T,d_h
-        scratch = Scratch()
-        for rows, weights in attention_rows(query, key, scaling, mask):
-            seen = weights.shape[-1]
-            aligned = grouped(reading[:, rows], value_t[..., :seen], scratch)
-            edges = aligned[0].mul_(weights[0])
-            for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
-                edges.addcmul_(weights[head], aligned[head])
-            self._rows[rows, :seen] += edges.relu_()
+        centred = centre(value.float(), self.groups)
+        for rows, edges in edge_rows(query, key, centred, direction, projection, scaling, mask):
+            self._rows[rows, : edges.shape[1]] += edges
         self.layers += 1
 
     def finish(self) -> Tensor:
         """W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""
         return self._rows.tril_(diagonal=-1).div_(self.layers).T
+
+
+def edge_rows(
+    query: Tensor, key: Tensor, value: Tensor, direction: Tensor, projection: Tensor, scaling: float,
+    mask: Tensor | None = None,
+) -> Iterator[tuple[Rows, Tensor]]:  # fmt: skip
+    """Blocks of receivers and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see: r,seen; valid until the next."""
+    heads, length, size = query.shape
+    reading = (direction @ projection.float()).view(length, heads, size).transpose(0, 1)  # O_h û_j: H,T,d_h
+    value_t, scratch = value.mT, Scratch()
+    for rows, weights in attention_rows(query, key, scaling, mask):
+        aligned = grouped(reading[:, rows], value_t[..., : weights.shape[-1]], scratch)
+        edges = aligned[0].mul_(weights[0])
+        for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
+            edges.addcmul_(weights[head], aligned[head])
+        yield rows, edges.relu_()
 
 
 def centre(value: Tensor, groups: list[Tensor]) -> Tensor:

@@ -31,6 +31,7 @@ from .gradients import gradient, integrated_gradients
 from .heta import heta
 from .ifr import ifr
 from .loo import leave_one_out
+from .ordered import ordered
 from .reagent import reagent
 from .rollout import rollout
 from .work import Outcome, Work
@@ -85,6 +86,10 @@ ADAPTED = "adapted: published for text"
 
 METHODS: dict[str, Method] = {
     "vtrace": Method(vtrace, "centred writes, all paths, calibrated", (RECORD, MATRIX), "1 recorded + 3"),
+    "vtrace-ordered": Method(
+        ordered, "writes composed in the order of layers, all paths between tokens", (RECORD,), "1 recorded",
+        status="our own variant",
+    ),
     "rollout": Method(rollout, "head-mean attention multiplied over layers", (RECORD,), "1 recorded"),
     "ifr": Method(
         ifr, "L1 proximity of writes to the receiver's residual", (RECORD,), "1 recorded, + sums per target token",
