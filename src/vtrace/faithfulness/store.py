@@ -60,20 +60,27 @@ class Store:
         except OSError as error:
             self._lock.close()
             raise InputError(f"another process is writing to {path}; wait for it, or use --shard") from error
-        fresh = not path.exists() or path.stat().st_size == 0
-        with _readable(path):
-            self._db = sqlite3.connect(path)
+        self._db = sqlite3.connect(path)
+        try:
+            self._open(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, settings: dict[str, Any]) -> None:
+        with _readable(self.path):
             self._db.execute("PRAGMA journal_mode = WAL")
-            if fresh or not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 with self._db:
                     self._db.executescript(_TABLES)
                     self._db.execute("INSERT INTO meta VALUES ('version', ?)", (str(VERSION),))
                     self._db.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
-            before = read_settings(self._db, path)
+            before = read_settings(self._db, self.path)
         for key, value in settings.items():
             if before.get(key) != json.loads(json.dumps(value)):
-                self.close()
-                raise InputError(f"{path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out")
+                raise InputError(
+                    f"{self.path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out"
+                )
 
     def reply(self, key: str) -> tuple[list[int], str] | None:
         """Tokens and ending of a response that an earlier session froze."""
