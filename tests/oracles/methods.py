@@ -328,3 +328,38 @@ def kl(p_logits, q_logits):
     p = p_logits.double().softmax(dim=-1).clamp(min=1e-10)
     q = q_logits.double().softmax(dim=-1).clamp(min=1e-10)
     return (p * (p.log() - q.log())).sum(dim=-1).clamp(min=0)
+
+
+def ordered_flows(V, a, x_attn, Wo, image, question, start):
+    """Flow of every position into the predictor of every response token, layers in their order: T,n."""
+    T = len(x_attn[0])
+    F = torch.zeros(T, T - start, dtype=torch.float64)
+    for t in range(T - start):
+        F[start - 1 + t, t] = 1
+    for l in reversed(range(len(V))):  # noqa: E741
+        H = a[l].shape[0]
+        writes = torch.stack([V[l][:, h].double() @ Wo[l][h].double() for h in range(H)], dim=1)  # i,h,d
+        for modality in (image, question):
+            writes[modality] = writes[modality] - writes[modality].mean(0)
+        x = x_attn[l].double()
+        C = torch.zeros(T, T, dtype=torch.float64)
+        for j in range(T):
+            for i in range(j):
+                C[i, j] = torch.relu((a[l][:, j, i].double()[:, None] * writes[i] * x[j]).sum()) / x[j].pow(2).sum()
+        F = F + C @ F
+    return F
+
+
+def ordered(F, start, target):
+    """Second level: all paths between response tokens, the largest column sum scaled to 0.9, by an explicit inverse."""
+    n = F.shape[1]
+    F = F.clone()
+    for t in range(n):
+        F[start - 1 + t, t] -= 1
+    M = torch.zeros(n, n, dtype=torch.float64)
+    for s in range(n):
+        for t in range(s + 1, n):
+            M[s, t] = F[start + s, t]
+    M = M * 0.9 / M.sum(0).max()
+    g = torch.linalg.inv(torch.eye(n, dtype=torch.float64) - M)[:, target].sum(1)
+    return F @ g

@@ -16,7 +16,7 @@ def gradient(work: Work, target: Target, *, sign: Sign = "absolute") -> Outcome:
     return signed_as(sign, work.gradient(target).times_input(work.trace.positions("image")))
 
 
-def integrated_gradients(work: Work, target: Target, *, steps: Count = 32, sign: Sign = "positive") -> Outcome:
+def integrated_gradients(work: Work, target: Target, *, steps: Count = 64, sign: Sign = "positive") -> Outcome:
     """From padded inputs to the real ones on a straight line; what is summed is the target's log-probability."""
     seam, image = work.seam, work.trace.positions("image")
     full = seam.inputs(work.arguments)
@@ -33,4 +33,8 @@ def integrated_gradients(work: Work, target: Target, *, steps: Count = 32, sign:
         for rows in products[1:]:
             total[image] += rows
         work.progress(step + 1, steps)
-    return signed_as(sign, total)
+    start = work.trace.prompt_length
+    tokens = [p - start for p in target.positions]
+    ends = seam.log_probabilities_padded(work.arguments, work.ids, start, [[], work.inputs])[:, tokens].sum(1)
+    difference = float(ends[0] - ends[1])
+    return signed_as(sign, total, {"change": difference, "unexplained": difference - float(total.sum())})

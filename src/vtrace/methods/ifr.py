@@ -19,6 +19,7 @@ from .work import Outcome, Work, check_finite
 
 EPSILON = 1e-12
 CHUNK_BYTES = 4 << 20  # of receivers by sources by features
+FEW = 16  # receivers at a time, when all are wanted: chunks of sources stay long
 
 
 def ifr(
@@ -106,9 +107,7 @@ def ifr_matrix(work: Work) -> Tensor:
     for number, layer in enumerate(work.layers, start=1):
         for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
             assert isinstance(rows, slice)
-            for part in torch.arange(weights.shape[1]).split(
-                16
-            ):  # a few receivers at a time keep chunks of sources long
+            for part in torch.arange(weights.shape[1]).split(FEW):
                 where = torch.arange(rows.start, rows.stop)[part]
                 seen = int(where[-1]) + 1
                 shares, _ = shares_of(layer, weights[:, part, :seen], layer.residual[where], layer.update[where])
