@@ -247,3 +247,14 @@ def test_answers_are_graded_up_to_case_and_full_stop():
     assert same_words(example, "Yellow  star.")
     assert not same_words(example, "star")
     assert set(BENCHMARKS) == {"shapes", "shapes-dev"}
+
+
+def test_perturbing_leaves_the_model_as_it_was(pinhole, trace):
+    embed = pinhole.model.model.visual.patch_embed
+    before = pinhole.model.model.rope_deltas
+    threads = torch.get_num_threads()
+    image = trace.positions("image")
+    Measure(pinhole, trace).likelihoods([frozenset(image[:k]) for k in range(len(image))])
+    assert "forward" not in embed.__dict__
+    assert pinhole.model.model.rope_deltas is before
+    assert torch.get_num_threads() == threads

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from PIL import ImageFilter
@@ -13,11 +14,15 @@ from torch import Tensor
 from .attribution import trace_inputs
 from .lvlm import Lvlm
 from .lvlm.family import Arguments
+from .lvlm.gradients import overridden
 from .lvlm.seam import BATCH_TOKENS
+from .parallel import side_by_side
 from .types import Trace
 
 BLUR = 1 / 12  # radius of the Gaussian as a share of the picture's longer side
-KEPT = 64  # picture states whose vision features are kept
+WAVE = 64  # states that are encoded, and then decoded, together
+KEPT_BYTES = 1 << 28  # of vision features
+Item = TypeVar("Item")
 
 
 def blurred(trace: Trace, radius: float = BLUR) -> Trace:
@@ -37,58 +42,74 @@ class Perturbation:
     def __init__(self, lvlm: Lvlm, trace: Trace, radius: float = BLUR):
         self.lvlm, self.trace = lvlm, trace
         self._clean = trace_inputs(lvlm, trace)
-        self._blurred = trace_inputs(lvlm, blurred(trace, radius))["pixel_values"]
         self._image = trace.positions("image")
         self._arguments = lvlm.seam.encode(self._clean)
         self._features: OrderedDict[frozenset[int], list[Tensor]] = OrderedDict()
-
-    def arguments(self, states: Sequence[Collection[int]]) -> Arguments:
-        """Decoder arguments of a batch."""
-        seam = self.lvlm.seam
-        image = set(self._image)
-        parts = [frozenset(image.intersection(state)) for state in states]
-        shown = self._encode(parts)
-        batch = seam.family.repeat(self._arguments, len(states))
-        embeds = batch["inputs_embeds"].clone()
-        for row, features in enumerate(shown):
-            embeds[row, self._image] = features[0]
-        batch = {**batch, "inputs_embeds": embeds}
-        extras = [torch.cat(rows) for rows in zip(*(features[1:] for features in shown), strict=True)]
-        batch = seam.family.with_extras(batch, extras)
-        words = [set(state) - image for state in states]
-        return seam.pad_rows(batch, words) if any(words) else batch
+        pixels = self._clean["pixel_values"], trace_inputs(lvlm, blurred(trace, radius))["pixel_values"]
+        self._embedded: dict[Any, Callable[[Tensor], Tensor]] = {}
+        if lvlm.family.patch_embed:  # patches are embedded one by one: once for all states, and mixed behind that
+            embed = lvlm.family.patch_embed(lvlm.model)
+            with torch.no_grad():
+                pixels = embed(pixels[0]), embed(pixels[1])
+            self._embedded[embed] = lambda rows: rows
+        self._pixels = pixels
 
     def log_probabilities(
         self, states: Sequence[Collection[int]], progress: Callable[[int, int], None] = lambda done, total: None
     ) -> Tensor:
         """log p of every response token in each state: states, n; float64."""
-        ids, start = torch.tensor(self.trace.ids), self.trace.prompt_length
-        together = max(1, BATCH_TOKENS // len(ids))
-        parts = []
-        for k in range(0, len(states), together):
-            parts.append(self.lvlm.seam.log_probabilities(self.arguments(states[k : k + together]), ids, start))
-            progress(min(k + together, len(states)), len(states))
-        return torch.cat(parts)
+        together = max(1, BATCH_TOKENS // len(self.trace))
+        image, device = frozenset(self._image), self.lvlm.device
+        found = []
+        for k in range(0, len(states), WAVE):
+            wave = states[k : k + WAVE]
+            new = [p for p in dict.fromkeys(image.intersection(s) for s in wave) if p not in self._features]
+            # What all threads see is changed once around them, not in each.
+            with overridden(self._embedded), self.lvlm.seam.undisturbed():
+                for part in side_by_side(self._encode, _split(new, together), device):
+                    self._features.update(part)
+            found += side_by_side(self._decode, _split(wave, together), device)
+            self._forget()
+            progress(min(k + WAVE, len(states)), len(states))
+        return torch.cat(found)
 
-    def _encode(self, parts: Sequence[frozenset[int]]) -> list[list[Tensor]]:
-        """Per state of the picture its vision features: rows of image positions of the embeddings, and extras."""
-        new = [part for part in dict.fromkeys(parts) if part not in self._features]
-        if new:
-            family, config, count = self.lvlm.family, self.lvlm.model.config, len(new)
-            inputs = {
-                name: torch.cat([value] * count) if isinstance(value, Tensor) else value
-                for name, value in self._clean.items()
-            }
-            masks = [torch.tensor([p in part for p in self._image]) for part in new]
-            pixels = [family.mix_pixels(self._clean["pixel_values"], self._blurred, mask, config) for mask in masks]
-            inputs["pixel_values"] = torch.cat(pixels)
-            embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
-            for row, part in enumerate(new):
-                rows = [extra.view(count, len(self._image), -1)[row] for extra in extras]
-                self._features[part] = [embeds[row, self._image], *rows]
-        found = [self._features[part] for part in parts]
-        for part in parts:
-            self._features.move_to_end(part)
-        while len(self._features) > KEPT:
+    def _decode(self, states: Sequence[Collection[int]]) -> Tensor:
+        ids = torch.tensor(self.trace.ids)
+        return self.lvlm.seam.log_probabilities(self.arguments(states), ids, self.trace.prompt_length)
+
+    @torch.no_grad()
+    def arguments(self, states: Sequence[Collection[int]]) -> Arguments:
+        """Decoder arguments of a batch whose pictures are encoded."""
+        seam, image = self.lvlm.seam, frozenset(self._image)
+        shown = [self._features[image.intersection(state)] for state in states]
+        batch = seam.family.repeat(self._arguments, len(states))
+        embeds = batch["inputs_embeds"].clone()
+        for row, features in enumerate(shown):
+            embeds[row, self._image] = features[0]
+        extras = [torch.cat(rows) for rows in zip(*(features[1:] for features in shown), strict=True)]
+        batch = seam.family.with_extras({**batch, "inputs_embeds": embeds}, extras)
+        words = [set(state) - image for state in states]
+        return seam.pad_rows(batch, words) if any(words) else batch
+
+    def _encode(self, parts: Sequence[frozenset[int]]) -> dict[frozenset[int], list[Tensor]]:
+        """Vision features of pictures with these patches blurred: rows of image positions, and of extras."""
+        family, config, count = self.lvlm.family, self.lvlm.model.config, len(parts)
+        inputs = {
+            name: torch.cat([value] * count) if isinstance(value, Tensor) and name != "pixel_values" else value
+            for name, value in self._clean.items()
+        }
+        masks = [torch.tensor([p in part for p in self._image]) for part in parts]
+        inputs["pixel_values"] = torch.cat([family.mix_pixels(*self._pixels, mask, config) for mask in masks])
+        embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
+        rows = [extra.view(count, len(self._image), -1) for extra in extras]
+        return {part: [embeds[k, self._image], *(r[k] for r in rows)] for k, part in enumerate(parts)}
+
+    def _forget(self) -> None:
+        """Keep the features of recent pictures: settings and directions often show the same one."""
+        size = max(1, sum(x.numel() * x.element_size() for x in next(iter(self._features.values()), [])))
+        while len(self._features) > max(WAVE, KEPT_BYTES // size):
             self._features.popitem(last=False)
-        return found
+
+
+def _split(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[k : k + size] for k in range(0, len(items), size)]

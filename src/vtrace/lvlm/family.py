@@ -26,6 +26,7 @@ class Family:
     extras: Callable[[Arguments], list[Tensor]]  # what reaches image positions besides embeddings, row by row
     with_extras: Callable[[Arguments, list[Tensor]], Arguments]
     extra_rows: Callable[[Arguments, Tensor], Tensor]  # which of their rows belong to the masked positions (B,T)
+    patch_embed: Callable[[Any], Any] | None  # module that embeds processed pixels patch by patch, where there is one
     mix_pixels: Callable[[Tensor, Tensor, Tensor, Any], Tensor]  # processed pixels, others for the chosen image tokens
 
 

@@ -60,5 +60,6 @@ QWEN3_VL = Family(
     extras=_extras,
     with_extras=_with_extras,
     extra_rows=_extra_rows,
+    patch_embed=lambda model: model.model.visual.patch_embed,
     mix_pixels=_mix_pixels,
 )

@@ -70,19 +70,27 @@ class Seam:
             raise _Stop(kwargs)
 
         handle = self.decoder.register_forward_pre_hook(stop, with_kwargs=True)
+        with self.undisturbed():
+            try:
+                self.model(**inputs, use_cache=False)
+            except _Stop as stopped:
+                arguments = stopped.arguments
+            else:
+                raise ModelError("the model never called its text decoder; its family file does not fit this version")
+            finally:
+                handle.remove()
+        return {**arguments, "past_key_values": None, "use_cache": False}
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """What a forward pass leaves behind in the model, for a generation that may be under way, is put back."""
         core = self.model.model
         cached = getattr(core, "rope_deltas", None)
         try:
-            self.model(**inputs, use_cache=False)
-        except _Stop as stopped:
-            arguments = stopped.arguments
-        else:
-            raise ModelError("the model never called its text decoder; its family file does not fit this version")
+            yield
         finally:
-            handle.remove()
             if hasattr(core, "rope_deltas"):
                 core.rope_deltas = cached
-        return {**arguments, "past_key_values": None, "use_cache": False}
 
     def pad(self, arguments: Arguments, positions: Sequence[Sequence[int]]) -> Arguments:
         """A batch with one row per position set, each with those positions replaced by the pad token.
