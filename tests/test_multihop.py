@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from oracles import algorithm
-from vtrace.multihop import BLOCK, EPSILON, log_inflow, log_outflow, log_scores
+from vtrace.multihop import BLOCK, EPSILON, edge_scale, log_inflow, log_outflow, log_scores
 
 
 def random_pairwise(length, density=0.4, seed=0):
@@ -137,3 +137,18 @@ def test_an_enormous_gamma_does_not_overflow():
 
 def test_a_matrix_of_zeros_gives_zero_scores():
     assert (log_scores(torch.zeros(10, 10), column(10, [9])) == -math.inf).all()
+
+
+@pytest.mark.parametrize("hops", [1, 2, 5, 40])
+def test_paths_up_to_a_length_are_powers_summed(hops):
+    torch.manual_seed(hops)
+    pairwise = torch.rand(30, 30).triu(1)
+    receivers = torch.zeros(30, 1)
+    receivers[[20, 25]] = 1
+    edges = pairwise.double() * edge_scale(pairwise, 0.7)
+    total = sum(torch.linalg.matrix_power(edges, k) for k in range(1, hops + 1))
+    expected = (1 + total.sum(0)) * total[:, [20, 25]].sum(1)
+    found = log_scores(pairwise, receivers, 0.7, hops=hops)[:, 0].exp()
+    torch.testing.assert_close(found[:20], expected[:20], rtol=1e-9, atol=0)
+    if hops == 40:  # longer than any path there is
+        torch.testing.assert_close(found, log_scores(pairwise, receivers, 0.7)[:, 0].exp(), rtol=1e-9, atol=0)

@@ -155,6 +155,8 @@ def make_options(**options: Any) -> Options:
     chosen = Options(**options)
     if not (math.isfinite(chosen.gamma) and chosen.gamma >= 0):
         raise InputError(f"gamma is {chosen.gamma}; it must be zero or positive")
+    if chosen.hops < 0:
+        raise InputError(f"hops is {chosen.hops}; it must be zero, for all, or positive")
     if chosen.receivers not in ("predictor", "token"):
         raise InputError(f"receivers is {chosen.receivers!r}; use 'predictor' or 'token'")
     if chosen.calibrate_on not in ("response", "target"):
@@ -241,4 +243,4 @@ def log_scores_of(pairwise: Tensor, targets: Sequence[Sequence[int]], options: O
     receivers = torch.zeros(len(pairwise), len(targets), device=pairwise.device)
     for column, positions in enumerate(targets):
         receivers[[p - back for p in positions], column] = 1
-    return log_scores(pairwise, receivers, options.gamma, options.multihop)
+    return log_scores(pairwise, receivers, options.gamma, options.multihop, options.hops)

@@ -39,13 +39,27 @@ def log_direct(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0) -> Tenso
     return (pairwise.double() @ receivers.double() * edge_scale(pairwise, gamma)).log()
 
 
-def log_scores(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0, multihop: bool = True) -> Tensor:
+def log_sums_up_to(pairwise: Tensor, start: Tensor, hops: int, gamma: float = 1.0, inward: bool = False) -> Tensor:
+    """log of the sum over paths of at most `hops` edges, to (or, `inward`, from) the start columns: T,k."""
+    edges = (pairwise.T if inward else pairwise).double() * edge_scale(pairwise, gamma)
+    sums = torch.zeros_like(start, dtype=torch.float64)
+    for _ in range(hops):
+        sums = edges @ (sums + start.double())
+    return sums.log()
+
+
+def log_scores(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0, multihop: bool = True, hops: int = 0) -> Tensor:
     """log u for one receiver set per column: T,k; -inf from the first receiver of a column on.
 
     u = (1 + In) · Out counts paths that begin at a token and paths that pass through it. Without
-    multi-hop there is nothing to pass through, and u is the direct attribution alone.
+    multi-hop there is nothing to pass through, and u is the direct attribution alone. With `hops`,
+    only paths of at most so many edges count on either side.
     """
-    if multihop:
+    if multihop and hops:
+        ones = torch.ones(len(pairwise), 1, dtype=torch.float64, device=pairwise.device)
+        inflow = log_sums_up_to(pairwise, ones, hops, gamma, inward=True).exp().log1p()
+        scores = log_sums_up_to(pairwise, receivers, hops, gamma) + inflow
+    elif multihop:
         inflow = torch.logaddexp(
             torch.zeros((), dtype=torch.float64, device=pairwise.device), log_inflow(pairwise, gamma)
         )

@@ -101,6 +101,7 @@ class Options:
     gamma: float = 1.0
     centring: bool = True
     multihop: bool = True
+    hops: int = 0  # longest path that counts; 0 for all
     calibrate: bool = True
     calibrate_on: str = "response"  # or "target": whose likelihood the calibration measures
     receivers: str = "predictor"  # or "token"

@@ -27,6 +27,7 @@ app.command(epilog=compare.EXAMPLES)(compare.compare)
 app.command(epilog="Example:  vtrace methods --json | jq '.ifr.options'")(compare.methods)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=evaluate.TABLE_EXAMPLES)(evaluate.table)
+app.command(epilog=evaluate.STUDY_EXAMPLES)(evaluate.study)
 app.command(epilog="Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000")(doctor.doctor)
 
 

@@ -27,6 +27,12 @@ Examples:\n
   vtrace table runs/first --subsets correct,incorrect --format latex > table.tex\n
   vtrace table runs/first --parquet rows.parquet
 """
+STUDY_EXAMPLES = """
+Examples:\n
+  vtrace study components --limit 50\n
+  vtrace study gamma --out studies\n
+  vtrace study list
+"""
 Say = Callable[[int, int, str], None]
 
 
@@ -66,8 +72,8 @@ def evaluate(
         groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(METHODS)}
         names = groups.get(methods) or [name.strip() for name in methods.split(",")]
         plan = Plan(
-            tuple(dict.fromkeys(names)), tuple(dict.fromkeys(target.split(","))), seed, blur, steps, calibrated,
-            parse_settings(set_ or []), max_new_tokens,
+            methods=tuple(dict.fromkeys(names)), targets=tuple(dict.fromkeys(target.split(","))), seed=seed, blur=blur,
+            steps=steps, calibrated=calibrated, options=parse_settings(set_ or []), max_new_tokens=max_new_tokens,
         )  # fmt: skip
         plan.check()
         chosen = find_benchmark(benchmark)
@@ -119,6 +125,44 @@ def table(
         print(f"wrote {out}", file=sys.stderr)
     else:
         print(text, end="")
+
+
+def study(
+    name: Annotated[str, typer.Argument(help="Which study, or 'list'.")],
+    model: Model = "pinhole",
+    benchmark: Annotated[str, typer.Option("--benchmark", "-b", help="Which examples.")] = "shapes-dev",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = 50,
+    out: Annotated[Path, typer.Option(help="Folder; each study gets one of its own in it.")] = Path("studies"),
+    blur: Annotated[
+        float | None, typer.Option(min=0.0, help="Radius of the blur as a share of the longer side.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of methods that draw at random.")] = 0,
+    dtype: DtypeOption = "",
+    device: DeviceOption = "",
+    quiet: QuietOption = False,
+) -> None:
+    """An ablation or figure of the paper, or one of our own: a table and a plot. Resumable."""
+    from ..studies import STUDIES, find_study
+
+    if name == "list":
+        for known, facts in STUDIES.items():
+            print(f"{known:<12} {facts.about}")
+        return
+    find_study(name)
+    with progress(quiet) as say:
+        say("Loading PyTorch and transformers")
+        from ..benchmarks import find_benchmark
+        from ..lvlm import load
+        from ..studies.run import run_study
+
+        chosen = find_benchmark(benchmark)
+        say(f"Loading {model}")
+        lvlm = load(model, dtype=dtype or None, device=device or None)
+    with _bar(quiet) as report:
+        written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, report=report)
+    print(written[0].read_text("utf-8"), end="")
+    for place in written:
+        print(f"wrote {place}", file=sys.stderr)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -52,6 +52,7 @@ def explain(
     gamma: Annotated[float, typer.Option(min=0.0, help="Weight of longer paths.")] = 1.0,
     centring: Annotated[bool, typer.Option("--centring/--no-centring", help="Centre within modality.")] = True,
     multihop: Annotated[bool, typer.Option("--multihop/--no-multihop", help="Sum indirect paths.")] = True,
+    hops: Annotated[int, typer.Option(min=0, help="Longest path that counts; 0 for all.")] = 0,
     calibrate: Annotated[bool, typer.Option("--calibrate/--no-calibrate", help="Image and text on one scale.")] = True,
     calibrate_on: Annotated[str, typer.Option(help="'response' (the paper's) or 'target'.")] = "response",
     receivers: Annotated[str, typer.Option(help="'predictor' or 'token'.")] = "predictor",
@@ -71,7 +72,8 @@ def explain(
         from ..report import save_html, save_json, save_png
 
         options = make_options(
-            gamma=gamma, centring=centring, multihop=multihop, calibrate=calibrate, calibrate_on=calibrate_on,
+            gamma=gamma, centring=centring, multihop=multihop, hops=hops, calibrate=calibrate, 
+            calibrate_on=calibrate_on,
             receivers=receivers,
         )  # fmt: skip
         lvlm, frozen = freeze(say, images_and_question, example, trace, response, model, max_new_tokens, dtype, device)

@@ -35,6 +35,7 @@ class Plan:
     steps: int = STEPS
     calibrated: bool = False
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    variants: dict[str, str] = field(default_factory=dict)  # further names: the method behind each
     max_new_tokens: int = MAX_NEW_TOKENS
 
     def check(self) -> None:
@@ -44,13 +45,18 @@ class Plan:
         if stray := set(self.options) - set(self.methods):
             raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
         for name in self.methods:
-            find_method(name).check(name, self.options.get(name, {}))
+            find_method(self.method(name)).check(name, self.options.get(name, {}))
+
+    def method(self, name: str) -> str:
+        """The method that a name stands for."""
+        return self.variants.get(name, name)
 
     def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> dict[str, Any]:
         """What a run directory remembers, and refuses to mix."""
         return {
             "model": lvlm.name, "benchmark": benchmark.name, "blur": self.blur or benchmark.blur, "steps": self.steps,
             "seed": self.seed, "calibrated": self.calibrated, "options": self.options,
+            "variants": self.variants,
             "max_new_tokens": self.max_new_tokens,
         }  # fmt: skip
 
@@ -132,8 +138,9 @@ def _item(
     return rows
 
 
-def _attribute(plan: Plan, work: Work, target: str, method: str, index: int) -> Attribution:
-    options = dict(plan.options.get(method, {}))
+def _attribute(plan: Plan, work: Work, target: str, name: str, index: int) -> Attribution:
+    options = dict(plan.options.get(name, {}))
+    method = plan.method(name)
     if "seed" in find_method(method).options:
         options.setdefault("seed", plan.seed * 1_000_003 + index)  # other noise for every item
     return run_method(method, work, find_target(work.trace, target), plan.calibrated, **options)

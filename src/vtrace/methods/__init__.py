@@ -42,12 +42,13 @@ Speed = Literal["instant", "quick", "slow"]
 
 def vtrace(
     work: Work, target: Target, *, gamma: float = 1.0, centring: bool = True, multihop: bool = True,
+    hops: int = 0,
     calibrate: bool = True, calibrate_on: Literal["response", "target"] = "response",
     receivers: Receivers = "predictor",
 ) -> Attribution:  # fmt: skip
     """The paper's three stages: centred writes, all paths, image and text on one scale."""
     options = make_options(
-        gamma=gamma, centring=centring, multihop=multihop, calibrate=calibrate, calibrate_on=calibrate_on,
+        gamma=gamma, centring=centring, multihop=multihop, hops=hops, calibrate=calibrate, calibrate_on=calibrate_on,
         receivers=receivers,
     )  # fmt: skip
     return score(work.trace, target, work.pairwise(centring), work.likelihoods if options.calibrate else None, options)

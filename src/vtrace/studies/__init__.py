@@ -1,0 +1,105 @@
+"""The paper's ablations and figures as named studies: variants of methods, evaluated on the same items.
+
+A study is data: which variants, on which targets, and what its plot shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..errors import InputError
+
+GAMMAS = (0.1, 0.25, 0.5, 0.75, 1.0)
+HOPS = (1, 2, 4, 8)
+Plot = Literal["bars", "lines", "curves"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Named variants, each a method with options."""
+
+    about: str
+    variants: dict[str, tuple[str, dict[str, Any]]]
+    plot: Plot = "bars"
+    axis: str = ""  # of a line plot: what its x is
+    series: dict[str, list[tuple[float, str]]] = field(default_factory=dict)  # of a line plot: x and variant
+    targets: tuple[str, ...] = ("response", "answer")
+    subsets: tuple[str, ...] = ("all",)
+
+
+def _gamma() -> Study:
+    series: dict[str, list[tuple[float, str]]] = {}
+    variants: dict[str, tuple[str, dict[str, Any]]] = {}
+    for label, method in (("VTrace", "vtrace"), ("IFR + multi-hop", "ifr-multihop")):
+        for gamma in GAMMAS:
+            name = f"{label}, γ = {gamma:g}"
+            variants[name] = (method, {"gamma": gamma})
+            series.setdefault(label, []).append((gamma, name))
+    return Study("weight of longer paths, for VTrace and for IFR", variants, "lines", "γ", series)
+
+
+def _hops() -> Study:
+    variants: dict[str, tuple[str, dict[str, Any]]] = {
+        f"up to {hops} hop{'s' if hops > 1 else ''}": ("vtrace", {"hops": hops}) for hops in HOPS
+    }
+    variants["all paths"] = ("vtrace", {})
+    variants["direct edges"] = ("vtrace", {"multihop": False})
+    series = {"VTrace": [(float(h), name) for h, name in zip((*HOPS, 16), variants, strict=False)]}
+    return Study("how long paths have to be; all paths are drawn at 16", variants, "lines", "hops", series)
+
+
+BASELINES = ("rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "ifr-multihop", "loo", "random")
+STUDIES: dict[str, Study] = {
+    "components": Study(
+        "what centring, multi-hop and calibration are worth",
+        {
+            "VTrace": ("vtrace", {}),
+            "no centring": ("vtrace", {"centring": False}),
+            "no multi-hop": ("vtrace", {"multihop": False}),
+            "no calibration": ("vtrace", {"calibrate": False}),
+        },
+    ),
+    "gamma": _gamma(),
+    "hops": _hops(),
+    "curves": Study(
+        "mean perturbation curves of VTrace and others",
+        {"VTrace": ("vtrace", {}), **{name: (name, {}) for name in BASELINES if name not in ("loo", "ifr-multihop")}},
+        "curves",
+    ),
+    "correctness": Study(
+        "faithfulness where the model is right and where it is wrong",
+        {"VTrace": ("vtrace", {}), **{name: (name, {}) for name in ("ifr", "flashtrace", "attnlrp", "random")}},
+        subsets=("correct", "incorrect"),
+    ),
+    "receivers": Study(
+        "reading the target at its predictors or at its own tokens",
+        {"predictors": ("vtrace", {}), "tokens": ("vtrace", {"receivers": "token"})},
+    ),
+    "calibration": Study(
+        "measuring what image and text are worth on the response or on the target",
+        {
+            "on the response": ("vtrace", {}),
+            "on the target": ("vtrace", {"calibrate_on": "target"}),
+            "off": ("vtrace", {"calibrate": False}),
+        },
+    ),
+    "ordered": Study(
+        "paths in the order of layers against the paper's sum",
+        {
+            "VTrace": ("vtrace", {}),
+            "ordered": ("vtrace-ordered", {}),
+            "ordered, columns": ("vtrace-ordered", {"normalise": "columns"}),
+            "ordered, own stream": ("vtrace-ordered", {"own": True}),
+            "ordered, no centring": ("vtrace-ordered", {"centring": False}),
+            "IFR": ("ifr", {}),
+            "IFR + multi-hop": ("ifr-multihop", {}),
+        },
+    ),
+}
+
+
+def find_study(name: str) -> Study:
+    if name not in STUDIES:
+        raise InputError(f"unknown study {name!r}; there are: {', '.join(STUDIES)}")
+    return STUDIES[name]

@@ -1,0 +1,129 @@
+"""Plots of studies, from the rows of a run: bars, lines over a parameter, or mean curves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ..faithfulness.store import Run
+from ..faithfulness.tables import Line, Table
+from . import Study
+
+INK, FAINT = "#1f1a24", "#746c7b"
+COLOURS = ("#4c125c", "#de5762", "#fba052", "#2a7f9e", "#6b9e3f", "#9a7fb8", "#8a6d3b", "#b0a8b6")
+METRICS = ("RISE ins", "RISE del")
+SETTINGS = ("image", "joint")
+
+
+def draw(name: str, study: Study, run: Run, table: Table, folder: Path) -> list[Path]:
+    """Write NAME.png and NAME.svg; where they are."""
+    figure = {"bars": _bars, "lines": _lines, "curves": _curves}[study.plot](study, run, table)
+    figure.suptitle(f"{name}: {study.about}", x=0.02, ha="left", fontsize=12, color=INK)
+    paths = [folder / f"{name}.{ending}" for ending in ("png", "svg")]
+    for path in paths:
+        figure.savefig(path, dpi=130, facecolor="white")
+    return paths
+
+
+def _figure(rows: int, columns: int, width: float, height: float):
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, 0, 1, 0.94), w_pad=0.08, h_pad=0.08)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8, colors=FAINT)
+    return figure, axes
+
+
+def _title(ax, target: str, setting: str, subset: str = "all") -> None:
+    more = "" if subset == "all" else f", {subset} answers"
+    ax.set_title(f"{setting} · target: {target}{more}", fontsize=9, color=INK, loc="left")
+
+
+def _line(table: Table, target: str, subset: str, setting: str, metric: str) -> Line | None:
+    wanted = (target, subset, setting, metric)
+    return next((x for x in table.lines if (x.target, x.subset, x.setting, x.metric) == wanted), None)
+
+
+def _bars(study: Study, run: Run, table: Table) -> Figure:
+    """Insertion and deletion beside each other, with intervals; one panel per target, subset and setting."""
+    panels = [(t, s) for t in study.targets for s in study.subsets]
+    names = list(study.variants)
+    figure, axes = _figure(len(panels), 2, 11, 1.2 + len(panels) * (0.9 + 0.36 * len(names)))
+    for row, (target, subset) in enumerate(panels):
+        for column, setting in enumerate(SETTINGS):
+            ax = axes[row, column]
+            _title(ax, target, setting, subset)
+            for number, metric in enumerate(METRICS):
+                line = _line(table, target, subset, setting, metric)
+                if line is None:
+                    continue
+                y = np.arange(len(names)) + 0.38 * number
+                cells = [line.cells[name] for name in names]
+                spread = [[c.mean - c.low for c in cells], [c.high - c.mean for c in cells]]
+                label = "insertion, higher is better" if metric == "RISE ins" else "deletion, lower is better"
+                ax.barh(y, [c.mean for c in cells], 0.36, xerr=spread, color=COLOURS[number], label=label,
+                        error_kw={"lw": 0.8, "ecolor": FAINT})  # fmt: skip
+                for place, c in zip(y, cells, strict=True):
+                    ax.text(0.01, place, f"{c.mean:.3f}", fontsize=7, color="white", va="center")
+            ax.set_yticks(np.arange(len(names)) + 0.19, names, fontsize=8, color=INK)
+            ax.invert_yaxis()
+            ax.set_xlim(0, 1)
+    axes[0, 0].legend(fontsize=7, frameon=False, loc="lower right")
+    return figure
+
+
+def _lines(study: Study, run: Run, table: Table) -> Figure:
+    figure, axes = _figure(len(study.targets), 2, 10, 1 + 2.9 * len(study.targets))
+    for row, target in enumerate(study.targets):
+        for column, setting in enumerate(SETTINGS):
+            ax = axes[row, column]
+            _title(ax, target, setting)
+            for number, (label, points) in enumerate(study.series.items()):
+                for metric, style in zip(METRICS, ("-", "--"), strict=True):
+                    line = _line(table, target, "all", setting, metric)
+                    if line is None:
+                        continue
+                    x = [p for p, _ in points]
+                    cells = [line.cells[name] for _, name in points]
+                    ax.plot(x, [c.mean for c in cells], style, marker="o", ms=3.5, color=COLOURS[number],
+                            label=f"{label}, {'insertion' if style == '-' else 'deletion'}")  # fmt: skip
+                    ax.fill_between(
+                        x, [c.low for c in cells], [c.high for c in cells], color=COLOURS[number], alpha=0.12
+                    )
+            ax.set_xlabel(study.axis, fontsize=8, color=FAINT)
+            ax.set_ylim(0, 1)
+    axes[0, 0].legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _curves(study: Study, run: Run, table: Table) -> Figure:
+    """Mean normalised likelihood against the share of inputs restored (solid) or removed (dashed)."""
+    figure, axes = _figure(len(study.targets), 2, 10, 1 + 3.1 * len(study.targets))
+    for row, target in enumerate(study.targets):
+        for column, setting in enumerate(SETTINGS):
+            ax = axes[row, column]
+            _title(ax, target, setting)
+            for number, name in enumerate(study.variants):
+                for mode, style in (("insertion", "-"), ("deletion", "--")):
+                    key = (target, name, setting, mode)
+                    rows = [r for r in run.rows["curve"] if (r["target"], r["method"], r["setting"], r["mode"]) == key]
+                    values = [np.array(json.loads(r["response"])) for r in rows]
+                    steps = max((len(v) for v in values), default=0)
+                    if not steps:
+                        continue
+                    grid = np.linspace(0, 1, steps)  # short curves, of few inputs, are stretched
+                    mean = np.mean([np.interp(grid, np.linspace(0, 1, len(v)), v) for v in values], axis=0)
+                    label = name if mode == "insertion" else None
+                    ax.plot(100 * grid, mean, style, lw=1.6, color=COLOURS[number % len(COLOURS)], label=label)
+            ax.set_xlabel("inputs restored (—) or removed (- -), %", fontsize=8, color=FAINT)
+            ax.set_ylabel("likelihood of the response", fontsize=8, color=FAINT)
+    axes[0, 0].legend(fontsize=7, frameon=False)
+    return figure
