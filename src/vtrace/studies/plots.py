@@ -23,7 +23,8 @@ SETTINGS = ("image", "joint")
 def draw(name: str, study: Study, run: Run, table: Table, folder: Path) -> list[Path]:
     """Write NAME.png and NAME.svg; where they are."""
     figure = {"bars": _bars, "lines": _lines, "curves": _curves}[study.plot](study, run, table)
-    figure.suptitle(f"{name}: {study.about}", x=0.02, ha="left", fontsize=12, color=INK)
+    top = 1 - 0.1 / figure.get_figheight()
+    figure.text(0.02, top, f"{name}: {study.about}", ha="left", va="top", fontsize=12, color=INK)
     paths = [folder / f"{name}.{ending}" for ending in ("png", "svg")]
     for path in paths:
         figure.savefig(path, dpi=130, facecolor="white")
@@ -34,12 +35,25 @@ def _figure(rows: int, columns: int, width: float, height: float):
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     engine: Any = figure.get_layout_engine()
-    engine.set(rect=(0, 0, 1, 0.94), w_pad=0.08, h_pad=0.08)
+    engine.set(w_pad=0.08, h_pad=0.08)
     axes = figure.subplots(rows, columns, squeeze=False)
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8, colors=FAINT)
     return figure, axes
+
+
+def _with_legend(figure: Figure, axes: Any) -> Figure:
+    """One legend for all panels, in the heading."""
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    rows = -(-len(labels) // 4)
+    figure.legend(
+        handles, labels, loc="upper left", bbox_to_anchor=(0.015, 1 - 0.42 / figure.get_figheight()), fontsize=8,
+        frameon=False, ncols=4, labelcolor=FAINT,
+    )  # fmt: skip
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, 0, 1, 1 - (0.5 + 0.24 * rows) / figure.get_figheight()))
+    return figure
 
 
 def _title(ax, target: str, setting: str, subset: str = "all") -> None:
@@ -72,12 +86,12 @@ def _bars(study: Study, run: Run, table: Table) -> Figure:
                 ax.barh(y, [c.mean for c in cells], 0.36, xerr=spread, color=COLOURS[number], label=label,
                         error_kw={"lw": 0.8, "ecolor": FAINT})  # fmt: skip
                 for place, c in zip(y, cells, strict=True):
-                    ax.text(0.01, place, f"{c.mean:.3f}", fontsize=7, color="white", va="center")
+                    ax.text(c.high + 0.01, place, f"{c.mean:.3f}", fontsize=7, color=FAINT, va="center")
             ax.set_yticks(np.arange(len(names)) + 0.19, names, fontsize=8, color=INK)
             ax.invert_yaxis()
-            ax.set_xlim(0, 1)
-    axes[0, 0].legend(fontsize=7, frameon=False, loc="lower right")
-    return figure
+            ax.set_xlim(0, 1.1)
+            ax.set_xticks(np.linspace(0, 1, 6))
+    return _with_legend(figure, axes)
 
 
 def _lines(study: Study, run: Run, table: Table) -> Figure:
@@ -100,8 +114,7 @@ def _lines(study: Study, run: Run, table: Table) -> Figure:
                     )
             ax.set_xlabel(study.axis, fontsize=8, color=FAINT)
             ax.set_ylim(0, 1)
-    axes[0, 0].legend(fontsize=7, frameon=False)
-    return figure
+    return _with_legend(figure, axes)
 
 
 def _curves(study: Study, run: Run, table: Table) -> Figure:
@@ -125,5 +138,4 @@ def _curves(study: Study, run: Run, table: Table) -> Figure:
                     ax.plot(100 * grid, mean, style, lw=1.6, color=COLOURS[number % len(COLOURS)], label=label)
             ax.set_xlabel("inputs restored (—) or removed (- -), %", fontsize=8, color=FAINT)
             ax.set_ylabel("likelihood of the response", fontsize=8, color=FAINT)
-    axes[0, 0].legend(fontsize=7, frameon=False)
-    return figure
+    return _with_legend(figure, axes)

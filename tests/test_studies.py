@@ -1,0 +1,103 @@
+"""Studies: every one is well-formed, and one runs to its table and plot."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from PIL import Image
+
+from vtrace import cli
+from vtrace.benchmarks import find_benchmark
+from vtrace.errors import InputError
+from vtrace.faithfulness.store import read_run
+from vtrace.faithfulness.tables import tabulate
+from vtrace.methods import METHODS
+from vtrace.studies import STUDIES, Study, find_study
+from vtrace.studies.plots import draw
+from vtrace.studies.run import run_study
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_variants_are_methods_with_options_they_have(name):
+    study = STUDIES[name]
+    for label, (method, options) in study.variants.items():
+        METHODS[method].check(label, options)
+    if study.plot == "lines":
+        points = [variant for series in study.series.values() for _, variant in series]
+        assert points
+        assert set(points) <= set(study.variants)
+
+
+def test_an_unknown_study_is_named():
+    with pytest.raises(InputError, match="unknown study 'nope'; there are: components"):
+        find_study("nope")
+
+
+def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhole, tmp_path, monkeypatch):
+    tiny = Study("three ways to guess", {"a": ("random", {}), "b": ("centre", {}), "c": ("position", {})})
+    monkeypatch.setitem(STUDIES, "tiny", tiny)
+    page, *plots = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=2)
+    text = page.read_text()
+    assert "| target | items | setting | metric | a | b | c |" in text
+    assert "response | 2 | image | RISE ins" in text
+    assert [path.suffix for path in plots] == [".png", ".svg"]
+    with Image.open(plots[0]) as picture:
+        assert picture.width > 800
+
+    def fail(*args, **kwargs):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr("vtrace.faithfulness.run._item", fail)
+    assert run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=2)[0].read_text() == text
+    run = read_run(tmp_path / "tiny")
+    for plot in ("lines", "curves"):
+        other = Study("drawn otherwise", tiny.variants, plot, "x", {"s": [(1.0, "a"), (2.0, "b")]})
+        assert all(path.exists() for path in draw(plot, other, run, tabulate(run), tmp_path))
+
+
+def test_the_command_lists_studies_and_refuses_others(capsys, monkeypatch):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["vtrace", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    code, out, _ = call("study", "list")
+    assert code == 0
+    assert all(name in out for name in STUDIES)
+    code, out, err = call("study", "nope")
+    assert (code, out) == (2, "")
+    assert "unknown study" in err
+
+
+def test_evaluate_and_table_on_the_command_line(capsys, monkeypatch, tmp_path):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["vtrace", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    run = tmp_path / "run"
+    code, out, err = call("evaluate", "--methods", "random,centre", "--limit", "2", "--steps", "2", "--out", run)
+    assert code == 0
+    assert out.strip() == str(run / "run.sqlite")
+    code, out, _ = call("table", run, "--format", "json", "--parquet", tmp_path / "rows.parquet")
+    assert code == 0
+    assert json.loads(out)["methods"] == ["random", "centre"]
+    assert (tmp_path / "rows.parquet").exists()
+    for arguments, message in (
+        (("table", tmp_path / "nowhere"), "there is no run at"),
+        (("table", run, "--format", "word"), "unknown format 'word'"),
+        (("table", run, "--methods", "ifr"), "the run has no results of ifr"),
+        (("table", run, "--subsets", "half"), "unknown subset 'half'"),
+        (("evaluate", "--benchmark", "nope"), "unknown benchmark 'nope'"),
+        (("evaluate", "--shard", "two"), "cannot read --shard"),
+        (("evaluate", "--shard", "3/2", "--out", run), "shard 3/2 does not exist"),
+        (("evaluate", "--target", "reasoning"), "cannot be evaluated"),
+    ):
+        code, out, err = call(*arguments)
+        assert code == 2
+        assert message in err
+        assert out == ""
