@@ -237,6 +237,8 @@ def main() -> None:
     shutil.rmtree(args.out, ignore_errors=True)
     shutil.copytree(draft, args.out)
     shutil.copy(args.work / "log.jsonl", args.out / "training-log.jsonl")
+    for path in args.out.iterdir():
+        path.chmod(0o644)  # temporary files are for their owner only; this is to be shipped
 
 
 if __name__ == "__main__":
