@@ -62,6 +62,7 @@ def measure(tokens: int, repeats: int) -> list[dict]:
             run(name, subject, trace)
             if turn:
                 ratios[name].append((time.perf_counter() - middle) / (middle - began))
+        print(f"round {turn} of {repeats}", file=sys.stderr)
     return [
         {
             "method": name, "tokens": tokens, "target": ANSWER if name in ON_ANSWER else RESPONSE,
@@ -89,11 +90,13 @@ def main() -> None:
         subject.bare() if args.peak == "bare" else run(args.peak, subject, frozen(subject))
         print(high_water_mark())
         return
-    times = measure(args.tokens, args.repeats)
-    memory = {}
+    times = measure(args.tokens, args.repeats) if args.repeats else []
+    memory: dict[str, float] = {}
     if args.memory_tokens:
         bare = peak(args.memory_tokens, "bare")
-        memory = {name: round(peak(args.memory_tokens, name) / bare, 2) for name in FORWARD_ONLY}
+        for name in FORWARD_ONLY:
+            memory[name] = round(peak(args.memory_tokens, name) / bare, 2)
+            print(f"{name}: peak memory {memory[name]:.2f}x", file=sys.stderr)
     if args.json:
         print(json.dumps({"times": times, "memory_tokens": args.memory_tokens, "memory": memory}, indent=1))
         return

@@ -247,8 +247,7 @@ def export_parquet(run: Run, path: Path) -> None:
     items = {row["key"]: row for row in run.rows["item"]}
     rows = [
         {
-            **run.settings,
-            "options": json.dumps(run.settings["options"]),
+            **{key: json.dumps(value) if isinstance(value, dict) else value for key, value in run.settings.items()},
             **row,
             "correct": items[row["item"]]["correct"],
         }

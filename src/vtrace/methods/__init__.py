@@ -113,9 +113,9 @@ METHODS: dict[str, Method] = {
         heta, "attention gate x (curvature + information)", (RECORD, BACKWARD, EXTRA), "inputs x (1 + 7 x probes)",
         "slow", ADAPTED,
     ),
-    "alti": Method(alti, "L1 proximity multiplied over layers", (RECORD,), "1 recorded + T x T x H x d sums", "quick"),
+    "alti": Method(alti, "L1 proximity multiplied over layers", (RECORD,), "1 recorded + T x T x H x d sums", "slow"),
     "alti-logit": Method(
-        alti_logit, "logits written by attention, handed down by ALTI", (RECORD,), "as alti, + 1", "quick"
+        alti_logit, "logits written by attention, handed down by ALTI", (RECORD,), "as alti, + 1", "slow"
     ),
     "chefer": Method(
         chefer, "attention times its gradient, positive part", (RECORD, BACKWARD), "1 recorded + 1 + 1 backward",

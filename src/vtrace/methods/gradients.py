@@ -10,6 +10,8 @@ from .choices import Count, Sign
 from .signs import signed_as
 from .work import Outcome, Work
 
+POWER = 3  # steps on the line lie closer together near its start, where the norms make the slope steep
+
 
 def gradient(work: Work, target: Target, *, sign: Sign = "absolute") -> Outcome:
     """Embedding times gradient of the target's logits, summed over features; DeepStack rows count for their patch."""
@@ -24,11 +26,13 @@ def integrated_gradients(work: Work, target: Target, *, steps: Count = 64, sign:
     change = [a - b for a, b in zip(full, base, strict=True)]
     total = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
     for step in range(steps):
-        mixed = [b + (step + 0.5) / steps * c for b, c in zip(base, change, strict=True)]
+        place = (step + 0.5) / steps
+        share, weight = place**POWER, POWER * place ** (POWER - 1) / steps
+        mixed = [b + share * c for b, c in zip(base, change, strict=True)]
         arguments = seam.family.with_extras({**work.arguments, "inputs_embeds": mixed[0]}, mixed[1:])
         graph = Graph(seam, arguments, work.ids, target.positions, heads=False)
         grads = graph.gradient(graph.log_probabilities.sum()).by_input
-        products = [(c.float() * g.float()).sum(-1).double() / steps for c, g in zip(change, grads, strict=True)]
+        products = [(c.float() * g.float()).sum(-1).double() * weight for c, g in zip(change, grads, strict=True)]
         total += products[0][0]
         for rows in products[1:]:
             total[image] += rows
