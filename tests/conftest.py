@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -13,7 +14,9 @@ import pytest
 import torch
 
 import vtrace
+from vtrace import cli
 from vtrace.lvlm import Lvlm
+from vtrace.methods.work import Work
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +61,30 @@ def random_lvlm(pinhole) -> Lvlm:
 @pytest.fixture(scope="session")
 def random_trace(random_lvlm):
     return vtrace.trace(random_lvlm, vtrace.example("dev-3"), response="The red star is here.\nFinal answer: yes")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run `vtrace …` in this process: exit code, stdout, stderr."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["vtrace", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    return call
+
+
+@pytest.fixture(scope="module", params=["pinhole", "random_lvlm"])
+def work(request) -> Work:
+    """A trace in front of the trained model, and one in front of the awkward random one."""
+    lvlm = request.getfixturevalue(request.param)
+    trace = request.getfixturevalue("trace" if request.param == "pinhole" else "random_trace")
+    return Work.of(lvlm, trace)
+
+
+@pytest.fixture(scope="module")
+def pinhole_work(pinhole, trace) -> Work:
+    return Work.of(pinhole, trace)

@@ -9,22 +9,6 @@ import time
 
 import pytest
 
-from vtrace import cli
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run `vtrace …` in this process: exit code, stdout, stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["vtrace", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    return call
-
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory):

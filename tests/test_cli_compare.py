@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from PIL import Image
 
-from vtrace import cli
 from vtrace.methods import METHODS, Method
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run `vtrace …` in this process: exit code, stdout, stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["vtrace", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    return call
 
 
 def test_json_on_stdout_has_a_score_for_every_position(run):

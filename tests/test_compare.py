@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -327,3 +329,13 @@ def test_a_target_that_is_read_at_its_tokens_can_rely_on_the_position_before(pin
     assert not found.scores[first:].any()
     if name != "flashtrace" and name != "cage":  # these two credit the prompt alone
         assert found.scores[first - 1] > 0
+
+
+def test_a_really_quantised_model_is_refused_in_one_line_by_what_cannot_read_it(pinhole, trace):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch announces a successor of its quantiser
+        packed = torch.ao.quantization.quantize_dynamic(copy.deepcopy(pinhole.model), {torch.nn.Linear})
+    found = vtrace.compare(dataclasses.replace(pinhole, model=packed), trace, ["random", "ifr", "gradient"], "answer")
+    assert list(found.results) == ["random"]
+    assert found.failures["ifr"].startswith("ifr: layer 0 has a quantised output projection")
+    assert found.failures["gradient"].startswith("gradient: this model cannot be differentiated: a layer, perhaps")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from PIL import Image
 
-from vtrace import cli
 from vtrace.benchmarks import find_benchmark
 from vtrace.errors import InputError
 from vtrace.faithfulness.store import read_run
@@ -57,47 +55,35 @@ def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhol
         assert all(path.exists() for path in draw(plot, other, run, tabulate(run), tmp_path))
 
 
-def test_the_command_lists_studies_and_refuses_others(capsys, monkeypatch):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["vtrace", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return stop.value.code or 0, *capsys.readouterr()
-
-    code, out, _ = call("study", "list")
+def test_the_command_lists_studies_and_refuses_others(run):
+    code, out, _ = run("study", "list")
     assert code == 0
     assert all(name in out for name in STUDIES)
-    code, out, err = call("study", "nope")
+    code, out, err = run("study", "nope")
     assert (code, out) == (2, "")
     assert "unknown study" in err
 
 
-def test_evaluate_and_table_on_the_command_line(capsys, monkeypatch, tmp_path):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["vtrace", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return stop.value.code or 0, *capsys.readouterr()
-
-    run = tmp_path / "run"
-    code, out, err = call("evaluate", "--methods", "random,centre", "--limit", "2", "--steps", "2", "--out", run)
+def test_evaluate_and_table_on_the_command_line(run, tmp_path):
+    folder = tmp_path / "run"
+    code, out, _ = run("evaluate", "--methods", "random,centre", "--limit", "2", "--steps", "2", "--out", folder)
     assert code == 0
-    assert out.strip() == str(run / "run.sqlite")
-    code, out, _ = call("table", run, "--format", "json", "--parquet", tmp_path / "rows.parquet")
+    assert out.strip() == str(folder / "run.sqlite")
+    code, out, _ = run("table", folder, "--format", "json", "--parquet", tmp_path / "rows.parquet")
     assert code == 0
     assert json.loads(out)["methods"] == ["random", "centre"]
     assert (tmp_path / "rows.parquet").exists()
     for arguments, message in (
         (("table", tmp_path / "nowhere"), "there is no run at"),
-        (("table", run, "--format", "word"), "unknown format 'word'"),
-        (("table", run, "--methods", "ifr"), "the run has no results of ifr"),
-        (("table", run, "--subsets", "half"), "unknown subset 'half'"),
+        (("table", folder, "--format", "word"), "unknown format 'word'"),
+        (("table", folder, "--methods", "ifr"), "the run has no results of ifr"),
+        (("table", folder, "--subsets", "half"), "unknown subset 'half'"),
         (("evaluate", "--benchmark", "nope"), "unknown benchmark 'nope'"),
         (("evaluate", "--shard", "two"), "cannot read --shard"),
-        (("evaluate", "--shard", "3/2", "--out", run), "shard 3/2 does not exist"),
+        (("evaluate", "--shard", "3/2", "--out", folder), "shard 3/2 does not exist"),
         (("evaluate", "--target", "reasoning"), "cannot be evaluated"),
     ):
-        code, out, err = call(*arguments)
+        code, out, err = run(*arguments)
         assert code == 2
         assert message in err
         assert out == ""

@@ -71,13 +71,10 @@ def compare(
         say("Loading PyTorch and transformers")
         from ..comparison import compare as run
         from ..files import write_atomically
-        from ..methods import METHODS, find_method, names_of
+        from ..methods import parse_names
         from ..report.comparison import comparison_document, save, show
 
-        groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(METHODS)}
-        names = groups.get(methods) or [name.strip() for name in methods.split(",")]
-        for name in names:
-            find_method(name)
+        names = parse_names(methods)
         options = parse_settings(set_ or [])
         lvlm, frozen = freeze(say, images_and_question, example, trace, response, model, max_new_tokens, dtype, device)
         comparison = run(

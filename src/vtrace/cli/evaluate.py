@@ -67,12 +67,10 @@ def evaluate(
         from ..faithfulness.run import Plan
         from ..faithfulness.run import evaluate as run
         from ..lvlm import load
-        from ..methods import METHODS, names_of
+        from ..methods import parse_names
 
-        groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(METHODS)}
-        names = groups.get(methods) or [name.strip() for name in methods.split(",")]
         plan = Plan(
-            methods=tuple(dict.fromkeys(names)), targets=tuple(dict.fromkeys(target.split(","))), seed=seed, blur=blur,
+            methods=tuple(parse_names(methods)), targets=tuple(dict.fromkeys(target.split(","))), seed=seed, blur=blur,
             steps=steps, calibrated=calibrated, options=parse_settings(set_ or []), max_new_tokens=max_new_tokens,
         )  # fmt: skip
         plan.check()

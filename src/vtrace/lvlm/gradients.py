@@ -57,7 +57,10 @@ class Graph:
             with frozen(self._seam.model):  # checkpointed layers run again now
                 grads = torch.autograd.grad(output, [*self.inputs, *self._heads], retain_graph=keep)
         except RuntimeError as error:
-            raise ModelError(f"this model cannot be differentiated ({str(error).splitlines()[0]})") from error
+            raise ModelError(
+                "this model cannot be differentiated: a layer, perhaps a quantised one, passes no gradient on "
+                f"({str(error).splitlines()[0]})"
+            ) from error
         count = len(self.inputs)
         by_head = [_split_heads(self._seam, g[0]) for g in grads[count:]]
         for layer, g in enumerate(by_head):

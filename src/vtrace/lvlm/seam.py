@@ -234,10 +234,21 @@ class _Recorder:
         if not torch.isfinite(output).all():
             raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
         layer = Layer(
-            self.seen, query, key, value, output[0], projection.weight.detach(), scaling, mask, self._residual
+            self.seen, query, key, value, output[0], _weight(projection, self.seen), scaling, mask, self._residual
         )
         self.consumer(layer)
         self.seen += 1
+
+
+def _weight(projection: Any, layer: int) -> Tensor:
+    """Weight of an output projection; packed ones, of quantised layers, cannot be read as a matrix."""
+    weight = projection.weight
+    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.ndim != 2:
+        kind = type(projection).__name__
+        raise ModelError(
+            f"layer {layer} has a quantised output projection ({kind}); load the model without quantisation"
+        )
+    return weight.detach()
 
 
 _NAME = "vtrace_capture"

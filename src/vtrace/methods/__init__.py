@@ -158,6 +158,15 @@ def names_of(*speeds: Speed) -> list[str]:
     return [name for name, method in METHODS.items() if method.speed in speeds]
 
 
+def parse_names(text: str) -> list[str]:
+    """Methods from "vtrace,ifr", or from a group: "instant", "quick" (with the instant ones) or "all"."""
+    groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(METHODS)}
+    names = groups.get(text) or list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        find_method(name)
+    return names
+
+
 def find_method(name: str) -> Method:
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")

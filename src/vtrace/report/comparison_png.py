@@ -7,13 +7,12 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ..comparison import Comparison
 from .comparison import correlation, seconds, short
-from .png import FAINT, INK, LINE, SIZE, layout, picture_axes, ruler, write
+from .png import FAINT, INK, LINE, SIZE, layout, picture_axes, ruler, sheet, write
 from .scale import Scale, colour, ink, percent
 
 CELL, GAP, MARGIN = 3.0, 0.4, 0.45  # inches
@@ -40,12 +39,7 @@ def build(comparison: Comparison) -> Figure:
     side = 0.34 * len(results)
     width = columns * CELL + (columns - 1) * GAP + 2 * MARGIN
     height = MARGIN + 0.75 + rows * (cell + GAP) + (side + 1.0 if len(results) > 1 else 0) + MARGIN
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
-    canvas = figure.add_axes((0, 0, 1, 1))
-    canvas.set_xlim(0, width)
-    canvas.set_ylim(height, 0)
-    canvas.axis("off")
+    figure, canvas = sheet(width, height)
     _heading(canvas, comparison, width)
     for number, (name, result) in enumerate(results.items()):
         left = MARGIN + number % columns * (CELL + GAP)

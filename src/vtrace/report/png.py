@@ -41,12 +41,7 @@ def build(attribution: Attribution) -> Figure:
     items = attribution.top(LISTED)
     text_height = LINE * len(lines) + 1.75 + ROW * len(items)
     height = max(tall + 0.4, text_height) + 2 * MARGIN
-    figure = Figure(figsize=(WIDTH, height))
-    FigureCanvasAgg(figure)
-    canvas = figure.add_axes((0, 0, 1, 1))
-    canvas.set_xlim(0, WIDTH)
-    canvas.set_ylim(height, 0)
-    canvas.axis("off")
+    figure, canvas = sheet(WIDTH, height)
     top = MARGIN
     for index, image in enumerate(trace.images):
         tall_here = picture * ratios[index]
@@ -58,6 +53,17 @@ def build(attribution: Attribution) -> Figure:
     _balance(canvas, attribution, left, bottom + 0.25, WIDTH - left - MARGIN)
     _ranking(canvas, items, left, bottom + 1.15, WIDTH - left - MARGIN)
     return figure
+
+
+def sheet(width: float, height: float):
+    """An empty figure, and axes over all of it in inches from the top left corner."""
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    canvas = figure.add_axes((0, 0, 1, 1))
+    canvas.set_xlim(0, width)
+    canvas.set_ylim(height, 0)
+    canvas.axis("off")
+    return figure, canvas
 
 
 def picture_axes(axes, attribution: Attribution, index: int, image, scale: Scale) -> None:
