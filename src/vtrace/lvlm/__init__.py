@@ -17,7 +17,8 @@ from .processor import load_processor
 from .qwen_vl import QWEN3_VL
 from .seam import Seam
 
-EMBEDDED = {"pinhole": Path(__file__).parent.parent / "pinhole" / "checkpoint"}
+_SHIPPED = Path(__file__).parent.parent / "pinhole"
+EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
 FAMILIES = (QWEN3_VL,)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 

@@ -1,6 +1,6 @@
-"""Processors: the hub's own where it loads, and an image-only fallback where torchvision is missing.
+"""Processors: the hub's own where it loads, and image-only ones where torchvision is missing.
 
-A Qwen3-VL processor insists on a video processor, which insists on torchvision. Pictures need
+The processors of Qwen3-VL and InternVL insist on a video processor, which insists on torchvision. Pictures need
 neither, so without torchvision the same class is built from its image processor and tokenizer alone.
 """
 
@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoConfig, AutoProcessor, Qwen2VLImageProcessorPil, Qwen3VLProcessor
+from transformers import (
+    AutoConfig,
+    AutoProcessor,
+    GotOcr2ImageProcessorPil,
+    InternVLProcessor,
+    Qwen2VLImageProcessorPil,
+    Qwen3VLProcessor,
+)
 from transformers.utils import is_torchvision_available
 
 
@@ -19,9 +26,23 @@ class ImageOnlyProcessor(Qwen3VLProcessor):
         super().__init__(image_processor, tokenizer, None, chat_template=chat_template, **kwargs)
 
 
+class ImageOnlyInternVLProcessor(InternVLProcessor):
+    """The same for InternVL."""
+
+    def __init__(self, image_processor=None, tokenizer=None, image_seq_length=256, chat_template=None, **kwargs):
+        super().__init__(image_processor, tokenizer, None, image_seq_length, chat_template=chat_template, **kwargs)
+
+
+IMAGE_ONLY = {
+    "qwen3_vl": (ImageOnlyProcessor, Qwen2VLImageProcessorPil),
+    "internvl": (ImageOnlyInternVLProcessor, GotOcr2ImageProcessorPil),
+}
+
+
 def load_processor(name: str) -> Any:
-    """The processor of a checkpoint; without torchvision, the image-only one for Qwen3-VL."""
-    if is_torchvision_available() or not AutoConfig.from_pretrained(name).model_type.startswith("qwen3_vl"):
+    """The processor of a checkpoint; without torchvision, the image-only one where there is one."""
+    kind = AutoConfig.from_pretrained(name).model_type
+    if is_torchvision_available() or kind not in IMAGE_ONLY:
         return AutoProcessor.from_pretrained(name)
-    images = Qwen2VLImageProcessorPil.from_pretrained(name)
-    return ImageOnlyProcessor.from_pretrained(name, image_processor=images)
+    processor, images = IMAGE_ONLY[kind]
+    return processor.from_pretrained(name, image_processor=images.from_pretrained(name))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from ..benchmarks.shapes import ANSWER_MARK, TASKS, Sample, sample
+from ..benchmarks.shapes import ANSWER_MARK, TASKS, WORLD, Sample, World, sample
 from ..prompt import SYSTEM_PROMPT
 
 BATCH = 100
@@ -42,9 +42,17 @@ def answer_of(response: str) -> str:
     return response.rpartition(ANSWER_MARK)[2].strip() if ANSWER_MARK in response else ""
 
 
-def measure(model: Any, processor: Any, split: str, per_task: int, blank: bool = True, progress: bool = False) -> dict:
+def measure(
+    model: Any,
+    processor: Any,
+    split: str,
+    per_task: int,
+    blank: bool = True,
+    progress: bool = False,
+    world: World = WORLD,
+) -> dict:
     """Accuracy per task with the picture and with a blank one, beside always giving the most frequent answer."""
-    samples = [sample(split, index) for index in range(per_task * len(TASKS))]
+    samples = [sample(split, index, world) for index in range(per_task * len(TASKS))]
     order = sorted(samples, key=lambda s: (s.task, len(s.response)))  # alike lengths together: fewer idle steps
     right: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
     exact = 0

@@ -1,9 +1,8 @@
-"""Train Pinhole from scratch: `python -m vtrace.pinhole.train` (or `make pinhole`).
+"""Train the embedded models from scratch: `python -m vtrace.pinhole.train --model pinhole` (or `make pinhole`).
 
-Three stages, as big models are made: the vision tower first learns to see (what does each visual token
-show, and where), then the whole model learns to reason and answer, then it practises what it is still bad
-at. Every batch is a function of the seed and the step, so a run that is killed continues from its last
-checkpoint as if nothing happened.
+In stages, as big models are made: the vision tower first learns to see (what does each visual token show, and
+where), then the whole model learns to reason and answer. Every batch is a function of the seed and the step, so a
+run that is killed continues from its last checkpoint as if nothing happened.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import math
 import os
 import random
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,21 +24,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..benchmarks.shapes.scene import COLOURS, SHAPES, Scene
+from ..benchmarks.shapes.scene import COLOURS, SHAPES, Scene, World
+from ..lvlm import EMBEDDED
 from .accuracy import measure
-from .build import build_model, build_processor, build_tokenizer, save
+from .build import save
+from .internvl import PINHOLE_INTERNVL
 from .muon import Muon
-from .pack import IGNORE, Packer, draw, scenes, vision_labels
+from .pack import IGNORE, Packer, scenes, vision_labels
+from .qwen import PINHOLE
+from .recipe import Recipe, Stage
 
+RECIPES = {recipe.name: recipe for recipe in (PINHOLE, PINHOLE_INTERNVL)}
 SEED = 20260
-SEE_STEPS, SEE_IMAGES = 450, 32
-REASON_STEPS, REASON_IMAGES, QUESTIONS = 1900, 16, 4
-SEE_WEIGHT, SEE_RATE = 0.1, 0.25  # of the read-out loss, and of the tower's learning rate, while reasoning is learnt
+QUESTIONS = 4  # a picture
 SMOOTHING = 0.03  # keeps likelihoods off the ceiling, where single patches would stop to matter
 OBJECTS = (6, 10)
 HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}  # sampled more often
-POLISH_STEPS, POLISH_RATE = 220, 0.5
-PRACTISED = {"exist": 8.0, "count": 2.0, "compare": 1.5}  # what is learnt last
 WORKERS = 2
 SAVE_EVERY = 100
 
@@ -52,25 +53,31 @@ def learning_rate(step: int, steps: int) -> float:
 
 
 class Seer(nn.Module):
-    """The vision tower with four read-outs per visual token: colour, shape, row, column."""
+    """The vision tower with read-outs of each visual token: colour, shape, and perhaps row and column."""
 
-    def __init__(self, visual: nn.Module, width: int):
+    def __init__(self, model: Any, recipe: Recipe, world: World):
         super().__init__()
-        self.visual: Any = visual
-        self.heads = nn.ModuleList(nn.Linear(width, classes) for classes in (len(COLOURS) + 1, len(SHAPES) + 1, 5, 5))
+        self.visual = recipe.tower(model)
+        self._see = lambda pixels: recipe.see(model, **pixels)
+        self.recipe, self.world = recipe, world
+        width, classes = model.config.text_config.hidden_size, (len(COLOURS) + 1, len(SHAPES) + 1, 5, 5)
+        self.heads = nn.ModuleList(nn.Linear(width, count) for count in classes[: recipe.readouts])
 
     def loss(self, seed: str, images: int) -> tuple[Tensor, dict[str, float]]:
-        batch = scenes(random.Random(seed), images, OBJECTS)
-        pixels, grid = draw(batch)
-        return self.read_out(self.visual(pixels, grid_thw=grid).pooler_output, batch)
+        batch = scenes(random.Random(seed), images, OBJECTS, self.world)
+        return self.read_out(self.see(self.recipe.draw(batch))[0], batch)
+
+    def see(self, pixels: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+        """Image tokens, and what else the decoder is given."""
+        return self._see(pixels)
 
     def read_out(self, tokens: Tensor, batch: list[Scene]) -> tuple[Tensor, dict[str, float]]:
-        labels = vision_labels(batch).flatten(0, 1)
+        labels = self.recipe.in_token_order(vision_labels(batch)).flatten(0, 1)
         logits = [head(tokens) for head in self.heads]
-        loss = torch.stack([F.cross_entropy(x, y) for x, y in zip(logits, labels.T, strict=True)]).sum()
-        full = labels[:, 0] < len(COLOURS)
+        losses = [F.cross_entropy(x, y) for x, y in zip(logits, labels.T[: len(logits)], strict=True)]
+        full = (labels[:, 0] < len(COLOURS)) & (labels[:, 0] != IGNORE)
         hits = (logits[1].argmax(-1) == labels[:, 1])[full].float().mean()
-        return loss, {"shape_seen": hits.item()}
+        return torch.stack(losses).sum(), {"shape_seen": hits.item()}
 
 
 class Reasoner(nn.Module):
@@ -80,29 +87,31 @@ class Reasoner(nn.Module):
     what it is shown sends back noise, and Muon turns noise into full-sized updates.
     """
 
-    def __init__(self, model: nn.Module, seer: Seer, packer: Packer, weights: dict[str, float]):
+    def __init__(self, model: nn.Module, seer: Seer, packer: Packer, stage: Stage):
         super().__init__()
         self.model: Any = model
-        self.seer, self.packer, self.weights = seer, packer, weights
+        self.seer, self.packer, self.stage = seer, packer, stage
 
     def loss(self, seed: str, images: int) -> tuple[Tensor, dict[str, float]]:
         rng = random.Random(seed)
-        shown = scenes(rng, images, OBJECTS)
-        batch = self.packer.pack(shown, rng, self.weights)
-        core = self.model.model
-        seen = core.visual(batch.pixels, grid_thw=batch.grid)
+        shown = scenes(rng, images, OBJECTS, self.stage.world)
+        batch = self.packer.pack(shown, rng, HARDER)
+        core, recipe = self.model.model, self.packer.recipe
+        seen, others = self.seer.see(batch.pixels)
         image = batch.ids == self.packer.image
-        embeds = core.language_model.embed_tokens(batch.ids).masked_scatter(image[..., None], seen.pooler_output)
+        if recipe.mark_image:
+            others[recipe.mark_image] = image
+        embeds = core.language_model.embed_tokens(batch.ids).masked_scatter(image[..., None], seen)
+        positions = batch.positions if len(batch.positions) > 1 else batch.positions[0]
         hidden = core.language_model(
-            inputs_embeds=embeds, position_ids=batch.positions, attention_mask=batch.mask,
-            visual_pos_masks=image, deepstack_visual_embeds=seen.deepstack_features,
-        ).last_hidden_state  # fmt: skip
+            inputs_embeds=embeds, position_ids=positions, attention_mask=batch.mask, **others
+        ).last_hidden_state
         keep = batch.labels != IGNORE
         logits, labels = self.model.lm_head(hidden[keep]), batch.labels[keep]
         hits = (logits.argmax(-1) == labels).float().mean()
         told = F.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
-        saw, facts = self.seer.read_out(seen.pooler_output, shown)
-        return told + SEE_WEIGHT * saw, {"told": told.item(), "token_accuracy": hits.item(), **facts}
+        saw, facts = self.seer.read_out(seen, shown)
+        return told + self.stage.see_weight * saw, {"told": told.item(), "token_accuracy": hits.item(), **facts}
 
 
 def gradients(loss: Callable, parameters: list[nn.Parameter], seed: str, images: int) -> tuple[float, dict[str, float]]:
@@ -121,17 +130,19 @@ def gradients(loss: Callable, parameters: list[nn.Parameter], seed: str, images:
     return sum(value for value, *_ in parts) / WORKERS, mean
 
 
-def optimiser(module: nn.Module, rate: float, tower_rate: float) -> tuple[Muon, torch.optim.AdamW]:
+def optimiser(module: Seer | Reasoner, tower_rate: float) -> tuple[Muon, torch.optim.AdamW]:
     """Muon for the matrices inside blocks, AdamW for embeddings, positions, norms, biases and read-outs."""
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {
         (inner, tower): [] for inner in (True, False) for tower in (True, False)
     }
+    seer = module if isinstance(module, Seer) else module.seer
+    of_tower = set(seer.visual.parameters())
     for name, p in module.named_parameters():
         inner = p.ndim == 2 and not any(part in name for part in ("embed", "lm_head", "heads"))
-        groups[inner, "visual" in name].append(p)
+        groups[inner, p in of_tower].append(p)
 
     def rated(inner: bool, peak: float) -> list[dict]:
-        peaks = {True: peak * rate * tower_rate, False: peak * rate}
+        peaks = {True: peak * tower_rate, False: peak}
         return [dict(params=groups[inner, tower], lr=p, peak=p) for tower, p in peaks.items() if groups[inner, tower]]
 
     return (
@@ -140,19 +151,11 @@ def optimiser(module: nn.Module, rate: float, tower_rate: float) -> tuple[Muon, 
     )
 
 
-def run_stage(
-    name: str,
-    module: Seer | Reasoner,
-    images: int,
-    steps: int,
-    folder: Path,
-    every: Callable[[int], dict],
-    rate: float = 1.0,
-    tower_rate: float = 1.0,
-) -> None:
+def run_stage(stage: Stage, module: Seer | Reasoner, folder: Path, every: Callable[[int], dict]) -> None:
     """Train one stage to its end, from its last checkpoint if there is one."""
+    name, steps = stage.name, stage.steps
     parameters = list(module.parameters())
-    optimisers = optimiser(module, rate, tower_rate)
+    optimisers = optimiser(module, stage.tower_rate)
     checkpoint, step, spent = folder / f"{name}.pt", 0, 0.0
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
@@ -163,7 +166,7 @@ def run_stage(
     began = time.monotonic() - 60 * spent
     module.train()
     while step < steps:
-        loss, facts = gradients(module.loss, parameters, f"{SEED}/{name}/{step}", images)
+        loss, facts = gradients(module.loss, parameters, f"{SEED}/{name}/{step}", stage.images)
         nn.utils.clip_grad_norm_(parameters, 1.0)
         for o in optimisers:
             for group in o.param_groups:
@@ -198,46 +201,56 @@ def log(folder: Path, **entry) -> None:
         file.write(line + "\n")
 
 
+def borrow_decoder(model: Any, recipe: Recipe, work: Path) -> None:
+    """Start from another model's decoder, as big models start from a language model that exists."""
+    source = work.parent / str(recipe.decoder_from) / "reason.pt"
+    if not source.exists():
+        sys.exit(f"{recipe.name} starts from the decoder of {recipe.decoder_from}; train that first ({source})")
+    prefix = "model.model.language_model."
+    weights = torch.load(source, weights_only=True)["module"]
+    model.model.language_model.load_state_dict(
+        {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, default=Path("build/pinhole"), help="checkpoints and log")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "checkpoint", help="the finished model")
+    parser.add_argument("--model", choices=list(RECIPES), default="pinhole")
+    parser.add_argument("--work", type=Path, help="checkpoints and log (default: build/MODEL)")
+    parser.add_argument("--out", type=Path, help="the finished model (default: where it is shipped)")
     args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
+    recipe = RECIPES[args.model]
+    work, out = args.work or Path("build") / recipe.name, args.out or EMBEDDED[recipe.name]
+    work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
 
-    tokenizer = build_tokenizer()
-    model = build_model(tokenizer)
-    embed = model.model.visual.patch_embed
-    # Training only: the patch convolution as the matrix product it is, several times faster on a CPU.
-    embed.forward = lambda x: F.linear(x, embed.proj.weight.flatten(1), embed.proj.bias)
+    tokenizer = recipe.tokenizer()
+    model = recipe.build(tokenizer)
+    if recipe.decoder_from:
+        borrow_decoder(model, recipe, work)
+    processor, packer = recipe.processor(tokenizer), Packer(recipe, tokenizer, QUESTIONS)
+    seer = Seer(model, recipe, recipe.stages[0].world)
 
-    seer = Seer(model.model.visual, model.config.text_config.hidden_size)
-    run_stage("see", seer, SEE_IMAGES, SEE_STEPS, args.work, lambda step: {})
-
-    def check(step: int) -> dict:
-        if step % 300 and step not in (REASON_STEPS, POLISH_STEPS):
+    def check(stage: Stage, step: int) -> dict:
+        if not stage.whole or step % 300 and step != stage.steps:
             return {}
         model.eval()
-        tasks = measure(model, build_processor(tokenizer), "dev", per_task=20, blank=False)["tasks"]
+        tasks = measure(model, processor, "dev", per_task=20, blank=False, world=stage.world)["tasks"]
         model.train()
         return {"accuracy": {task: row["accuracy"] for task, row in tasks.items()}}
 
-    packer = Packer(tokenizer, QUESTIONS)
-    reasoner = Reasoner(model, seer, packer, HARDER)
-    run_stage("reason", reasoner, REASON_IMAGES, REASON_STEPS, args.work, check, tower_rate=SEE_RATE)
-    practice = Reasoner(model, seer, packer, PRACTISED)
-    run_stage("polish", practice, REASON_IMAGES, POLISH_STEPS, args.work, check, POLISH_RATE, SEE_RATE)
+    for stage in recipe.stages:
+        module = Reasoner(model, seer, packer, stage) if stage.whole else seer
+        run_stage(stage, module, work, lambda step, stage=stage: check(stage, step))
 
-    del embed.forward
-    draft = args.work / "checkpoint"
+    draft = work / "checkpoint"
     shutil.rmtree(draft, ignore_errors=True)
-    save(model.eval(), tokenizer, draft)
-    shutil.rmtree(args.out, ignore_errors=True)
-    shutil.copytree(draft, args.out)
-    shutil.copy(args.work / "log.jsonl", args.out / "training-log.jsonl")
-    for path in args.out.iterdir():
+    save(model.eval(), processor, draft)
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(draft, out)
+    shutil.copy(work / "log.jsonl", out / "training-log.jsonl")
+    for path in out.iterdir():
         path.chmod(0o644)  # temporary files are for their owner only; this is to be shipped
 
 

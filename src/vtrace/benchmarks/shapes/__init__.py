@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from PIL import Image
 
 from .questions import ANSWER_MARK, TASKS, unmark
-from .scene import SPLITS, Scene, random_scene, render
+from .scene import NURSERY, SPLITS, WORLD, Scene, World, random_scene, render
 
-__all__ = ["ANSWER_MARK", "SPLITS", "TASKS", "Sample", "ask", "sample"]
+__all__ = ["ANSWER_MARK", "NURSERY", "SPLITS", "TASKS", "WORLD", "Sample", "World", "ask", "sample"]
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Sample:
         return f"{self.reasoning}\n{ANSWER_MARK} {self.answer}"
 
 
-def sample(split: str, index: int) -> Sample:
+def sample(split: str, index: int, world: World = WORLD) -> Sample:
     """The index-th sample of a split; tasks take turns, everything else is seeded by split and index."""
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
     task = list(TASKS)[index % len(TASKS)]
     rng = random.Random(f"shapes/{split}/{index}")
     while True:
-        scene = random_scene(rng)
+        scene = random_scene(rng, world=world)
         if scene.split == split and (found := ask(scene, task, rng, f"{split}-{index:05d}")):
             return found
 

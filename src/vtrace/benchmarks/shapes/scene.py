@@ -24,10 +24,25 @@ COLOURS = {
     "purple": (140, 60, 168),
     "orange": (242, 134, 30),
 }
-CELL = 64  # pixels; two by two visual tokens of a Qwen3-VL with 16 px patches merged 2 x 2
-BOARDS = ((4, 4), (3, 5), (5, 3), (3, 4), (4, 3))  # rows x columns: 256x256 to 320x192 pixels
+CELL, TOKEN = 64, 32  # pixels; a visual token of the embedded models covers 32 x 32
 SPLITS = ("train", "dev", "test")
 _BUCKET_SPLIT = ("test", "dev")  # of ten hash buckets; the other eight are train
+
+
+@dataclass(frozen=True)
+class World:
+    """What scenes are drawn from."""
+
+    boards: tuple[tuple[int, int], ...]  # rows x columns
+    radius: tuple[float, float]  # pixels
+    in_token: bool  # things stand within one token of their cell, not anywhere in it
+
+
+# Evidence is small: a thing fits into one visual token, so that a picture of which a random third is shown lacks most
+# of it. No two boards have the same number of cells: a model that reads tiles in a row must be able to tell them apart.
+WORLD = World(boards=((4, 4), (3, 5), (4, 3)), radius=(10, 14), in_token=True)
+# Larger things, on more boards: easier to read, and what training starts with.
+NURSERY = World(boards=((4, 4), (3, 5), (5, 3), (3, 4), (4, 3)), radius=(17, 26), in_token=False)
 
 
 @dataclass(frozen=True)
@@ -76,23 +91,31 @@ class Scene:
         return _BUCKET_SPLIT[bucket] if bucket < len(_BUCKET_SPLIT) else "train"
 
 
-def random_scene(rng: random.Random, board: tuple[int, int] | None = None, count: tuple[int, int] = (6, 10)) -> Scene:
+def random_scene(
+    rng: random.Random,
+    board: tuple[int, int] | None = None,
+    count: tuple[int, int] = (6, 10),
+    world: World = WORLD,
+) -> Scene:
     """A scene drawn from the world, of any split."""
-    rows, columns = board or rng.choice(BOARDS)
+    rows, columns = board or rng.choice(world.boards)
     number = rng.randint(*count)
     colours = rng.sample(list(COLOURS), rng.randint(3, 5))
     shapes = rng.sample(SHAPES, rng.randint(4 if len(colours) == 3 else 3, 5))
     names = rng.sample([(c, s) for c in colours for s in shapes], number)
     cells = sorted(rng.sample([(r, c) for r in range(rows) for c in range(columns)], number))
-    things = tuple(_place(rng, *name, *cell) for name, cell in zip(names, cells, strict=True))
+    things = tuple(_place(rng, world, *name, *cell) for name, cell in zip(names, cells, strict=True))
     return Scene(rows, columns, things, rng.getrandbits(32))
 
 
-def _place(rng: random.Random, colour: str, shape: str, row: int, column: int) -> Thing:
-    radius = rng.uniform(17, 26)
-    slack = CELL / 2 - radius - 1
-    x = (column + 0.5) * CELL + rng.uniform(-slack, slack)
-    y = (row + 0.5) * CELL + rng.uniform(-slack, slack)
+def _place(rng: random.Random, world: World, colour: str, shape: str, row: int, column: int) -> Thing:
+    radius = rng.uniform(*world.radius)
+    left, top, room = column * CELL, row * CELL, CELL
+    if world.in_token:
+        left, top, room = left + TOKEN * rng.randrange(2), top + TOKEN * rng.randrange(2), TOKEN
+    slack = room / 2 - radius - 1
+    x = left + room / 2 + rng.uniform(-slack, slack)
+    y = top + room / 2 + rng.uniform(-slack, slack)
     return Thing(colour, shape, row + 1, column + 1, x, y, radius, rng.uniform(-0.25, 0.25))
 
 
