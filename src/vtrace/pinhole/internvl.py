@@ -97,7 +97,7 @@ PINHOLE_INTERNVL = Recipe(
     image_token="<IMG_CONTEXT>",
     readouts=2,
     stages=(
-        Stage("see", WORLD, 450, images=32, whole=False),
+        Stage("see", WORLD, 300, images=32, whole=False),
         Stage("reason", WORLD, 1000, images=16, see_weight=0.1, tower_rate=0.25),
     ),
     tokenizer=lambda: build_tokenizer(
