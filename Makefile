@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types docs pinhole card bench clean
+.PHONY: demo test lint types docs pinhole card results bench clean
 
 demo: .venv/installed
 	@mkdir -p out
@@ -20,11 +20,16 @@ types: .venv/installed-dev
 	$(BIN)/mypy
 
 pinhole: .venv/installed
-	$(BIN)/python -m vtrace.pinhole.train
-	$(BIN)/python -m vtrace.pinhole.card
+	$(BIN)/python -m vtrace.pinhole.train --model pinhole
+	$(BIN)/python -m vtrace.pinhole.train --model pinhole-internvl
+	$(MAKE) card
 
 card: .venv/installed
-	$(BIN)/python -m vtrace.pinhole.card
+	$(BIN)/python -m vtrace.pinhole.card --model pinhole
+	$(BIN)/python -m vtrace.pinhole.card --model pinhole-internvl
+
+results: .venv/installed
+	$(BIN)/python docs/results.py
 
 docs: .venv/installed
 	$(BIN)/python docs/cli.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md

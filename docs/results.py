@@ -74,18 +74,15 @@ def say(what: str) -> Callable[[int, int, str], None]:
 
 def page(args: argparse.Namespace) -> str:
     """The page, every number and every judgement from the runs."""
-    parts = [HEAD.format(seed=0, others=args.others)]
-    for name in args.models:
-        parts.append(chapter(args, name))
-    return "\n".join(parts)
+    return "\n".join([HEAD.format(seed=0, others=args.others), *(chapter(args, name) for name in args.models)])
 
 
 HEAD = """# Results on the embedded models
 
-Written by `make results` (`docs/results.py`), seed {seed}; every number and every judgement on this page is computed from
-those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole frozen response, blur in
-the picture, pad tokens for words). Brackets are 95 % bootstrap intervals over examples; *better* and *worse* mean that
-the interval of the paired difference excludes zero, *level* that it does not. Methods that are not in the first table of a
+Written by `make results` (`docs/results.py`), seed {seed}; every number and every judgement on this page is computed
+from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole frozen
+response, blur in the picture, pad tokens for words). *Better*, *worse* and *loses* mean that the 95 % bootstrap
+interval of the paired difference excludes zero, *level* that it does not. Methods that are not in the first table of a
 model run on the first {others} examples only. Studies run on the dev split.
 
 These are two small models on one synthetic world. What holds here need not hold for large models on photographs, and
