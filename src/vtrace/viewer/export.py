@@ -38,6 +38,7 @@ def export(results: Sequence[Attribution], title: str = "", remarks: Mapping[str
     shown = {result.method for result in results}
     return {
         "title": title or f"VTrace: {trace.question}",
+        "heading": title,
         "model": trace.model,
         "answer": trace.answer_text,
         "warnings": [
@@ -165,7 +166,7 @@ def _method(result: Attribution, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "method": result.method,
         "options": {key: value for key, value in options.items() if isinstance(value, str | int | float | bool)},
-        "likelihoods": None if likelihoods is None else np.asarray(likelihoods, dtype=np.float64).tolist(),
+        "likelihoods": None if likelihoods is None else [[_finite(float(v)) for v in row] for row in likelihoods],
         "matrix": None,
         "exported": [],
     }

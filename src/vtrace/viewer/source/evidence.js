@@ -3,6 +3,7 @@ import { calibrationWords } from "./calibrate.js";
 import { sizeOf } from "./attribution.js";
 import { element, make } from "./dom.js";
 import { colourOf, percent, rankingOf, rgb } from "./scale.js";
+import { nameOfItem } from "./state.js";
 
 const LISTED = 12;
 
@@ -39,9 +40,8 @@ export function showRanking(trace, view, act) {
     const bar = make("i");
     bar.style.width = `${Math.round(100 * level)}%`;
     bar.style.backgroundColor = rgb(colourOf(view.stops, 0.25 + 0.6 * level));
-    const item = trace.evidence[k];
-    const label = item.panel === undefined ? `“${item.label}”` : item.label;
-    const button = make("button", { type: "button", className: "plain", title: "Follow its paths" }, label);
+    const name = nameOfItem(trace.evidence[k]);
+    const button = make("button", { type: "button", className: "plain", title: "Follow its paths" }, name);
     button.setAttribute("aria-pressed", k === view.pinned);
     button.addEventListener("click", () => act.pin(k));
     const row = make(

@@ -7,11 +7,13 @@ import { copyFigure, drawFigure } from "./figure.js";
 import { showMethods } from "./methods.js";
 import { loadPictures, showPictures } from "./pictures.js";
 import { percent, rankingOf, scaleOf } from "./scale.js";
-import { beginning, linkOf, positionsOf, prepare, stateOf, targetTitle } from "./state.js";
+import { beginning, linkOf, nameOfItem, positionsOf, prepare, stateOf, targetTitle } from "./state.js";
 import { tokenWords } from "./targets.js";
 import { drawWires, followPaths, listPaths } from "./wires.js";
 import { showQuestion, showResponse } from "./words.js";
 
+const HINT =
+  "Click a word or drag over a phrase to explain it. Point at a patch to see the words it supports; click it to follow its paths.";
 const EMPTY = { status: "off", scale: 1 };
 
 async function open() {
@@ -65,13 +67,22 @@ async function open() {
     response.paint(view);
     showBalance(trace, view);
     showLegend(trace, view);
+    element("hint").textContent = shading();
+  }
+
+  /** What the colours of the response say. */
+  function shading() {
+    if (!view.support) return HINT;
+    const item = trace.evidence[state.lit ?? state.pinned];
+    const most = Math.max(...view.support);
+    return `Words are shaded by how much each relies on ${nameOfItem(item)}: the darkest by ${percent(most)} of its evidence.`;
   }
 
   /** A choice: everything follows, also the address. */
   function update(changes) {
     glance({ ...changes, lit: null, preview: null });
     showRanking(trace, view, act);
-    listPaths(trace, view, act);
+    listPaths(trace, view, act, spans);
     drawWires(trace, view, spans);
     paintCards(view);
     paintControls(view);
@@ -120,8 +131,7 @@ async function open() {
     pin: (k) => update({ pinned: state.pinned === k ? null : k }),
     describe(k) {
       const item = trace.evidence[k];
-      const name = item.panel === undefined ? `“${item.label}”` : item.label;
-      const lines = [`${name} · ${percent(view.scale.shares[k])}`, `of the evidence for ${view.shownTitle}`];
+      const lines = [`${nameOfItem(item)} · ${percent(view.scale.shares[k])}`, `of the evidence for ${view.shownTitle}`];
       const helped = view.support && state.lit === k ? strongestWords(view.support) : "";
       return helped ? [...lines, `supports most: ${helped}`] : lines;
     },
@@ -154,7 +164,7 @@ async function open() {
   }
 
   element("heading").textContent = trace.answer ? `Answer: ${trace.answer}` : "No final answer";
-  element("about").textContent = `What the model based it on · ${trace.model} · ${trace.kinds.length} tokens`;
+  element("about").textContent = [trace.heading || "What the model based it on", trace.model, `${trace.kinds.length} tokens`].join(" · ");
   element("notes").append(...trace.warnings.map((note) => make("p", { className: "note" }, note)));
   const paintPictures = showPictures(trace, pictures, act);
   const question = showQuestion(trace, act);

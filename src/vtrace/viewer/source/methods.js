@@ -3,6 +3,7 @@ import { rankCorrelation, sizeOf } from "./attribution.js";
 import { element, isDark, make } from "./dom.js";
 import { paintPanel } from "./pictures.js";
 import { percent, rankingOf } from "./scale.js";
+import { nameOfItem } from "./state.js";
 import { shade, spansOf } from "./words.js";
 
 /** One card a method; `act` is {method(k), target(target)}. */
@@ -67,5 +68,3 @@ function paintCard(trace, pictures, act, view, card, index) {
   const top = rankingOf(scale.shares).slice(0, 3);
   card.best.textContent = top.map((k) => `${nameOfItem(trace.evidence[k])} ${percent(scale.shares[k])}`).join(" · ");
 }
-
-const nameOfItem = (item) => (item.panel === undefined ? `“${item.label}”` : item.label.replace("patch ", ""));

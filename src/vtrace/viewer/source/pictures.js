@@ -37,7 +37,9 @@ export function paintPanel(canvas, trace, pictures, panel, view, width) {
     const [x, y, w, h] = place(trace.evidence[k].box, zoom);
     const colour = colourOf(view.stops, level);
     if (heat) {
-      context.fillStyle = rgb(colour, view.state.opacity * (0.12 + 0.88 * Math.max(0, level) ** 0.8));
+      const strength = Math.max(0, level);
+      if (picture) drawCell(context, picture, canvas, [x, y, w, h], strength);
+      context.fillStyle = rgb(colour, view.state.opacity * (0.15 + 0.6 * strength));
       context.fillRect(x, y, w, h);
     } else {
       const line = Math.max(1.5, Math.min(w, h) * (0.04 + 0.1 * level));
@@ -56,6 +58,14 @@ function fill(context, canvas, colour, alpha) {
   context.globalAlpha = alpha;
   context.fillStyle = colour;
   context.fillRect(0, 0, canvas.width, canvas.height);
+  context.globalAlpha = 1;
+}
+
+/** A cell in its own colours: the stronger the evidence, the less of it is hidden. */
+function drawCell(context, picture, canvas, [x, y, w, h], strength) {
+  const [across, down] = [picture.naturalWidth / canvas.width, picture.naturalHeight / canvas.height];
+  context.globalAlpha = strength;
+  context.drawImage(picture, x * across, y * down, w * across, h * down, x, y, w, h);
   context.globalAlpha = 1;
 }
 

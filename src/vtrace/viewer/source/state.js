@@ -19,6 +19,7 @@ export async function prepare(data) {
   const methods = data.methods.map((method) => ({
     ...method,
     matrix: method.matrix === null ? null : matrices[method.matrix],
+    likelihoods: method.likelihoods?.map((row) => row.map((value) => value ?? NaN)), // JSON has no infinity
     exported: method.exported.map((one) => ({
       ...one,
       scores: decodeScores(one.scores),
@@ -56,9 +57,13 @@ export function beginning(trace) {
   }; // prettier-ignore
 }
 
-/** How the reader reads a target: the words it covers, or its name. */
+/** A piece of evidence in a sentence. */
+export const nameOfItem = (item) => (item.panel === undefined ? `“${item.label}”` : item.label);
+
+/** A target in a sentence: the words it covers, or its name. */
 export function targetTitle(trace, target) {
-  if (!target.name.startsWith("tokens ")) return target.name;
+  const spoken = { response: "the whole response", answer: "the answer", reasoning: "the reasoning" };
+  if (!target.name.startsWith("tokens ")) return spoken[target.name] ?? target.name;
   const chosen = new Set(target.positions);
   const text = trace.said
     .filter((word) => positionsOf(word).some((position) => chosen.has(position)))

@@ -4,7 +4,7 @@ import { draw, element, make } from "./dom.js";
 import { patchMiddle } from "./pictures.js";
 import { passages, strongestRoutes } from "./routes.js";
 import { colourOf, percent, rgb } from "./scale.js";
-import { positionsOf } from "./state.js";
+import { nameOfItem, positionsOf } from "./state.js";
 
 const ROUTES = 5;
 const VIA = 6;
@@ -36,7 +36,7 @@ function nameOf(trace, position) {
 }
 
 /** The panel beside the ranking. */
-export function listPaths(trace, view, act) {
+export function listPaths(trace, view, act, spans) {
   const box = element("paths");
   if (view.pinned === null) {
     const hint = view.method.matrix
@@ -51,7 +51,7 @@ export function listPaths(trace, view, act) {
   const head = make(
     "p",
     { className: "small" },
-    make("strong", {}, item.panel === undefined ? `“${item.label}”` : item.label),
+    make("strong", {}, nameOfItem(item)),
     `, ${percent(share)} of the evidence for ${view.title} · `,
     close,
   );
@@ -60,22 +60,28 @@ export function listPaths(trace, view, act) {
   box.replaceChildren(
     head,
     make("h3", {}, "Via"),
-    viaList(view),
+    viaList(trace, view, spans),
     make("h3", {}, "Strongest routes"),
     make("ol", { className: "routes" }, ...view.paths.routes.map((route) => routeLine(trace, view, route))),
     make("p", { className: "faint small" }, "Shares of what it gives to the target, over paths of any length. One path can pass several words."),
   );
 }
 
-function viaList(view) {
+function viaList(trace, view, spans) {
   const list = make("ul", { className: "via" });
+  const most = view.paths.via[0]?.share;
   for (const { word, share } of view.paths.via) {
     const bar = make("i");
-    bar.style.width = `${100 * Math.min(1, share)}%`;
-    bar.style.backgroundColor = rgb(colourOf(view.stops, 0.25 + 0.6 * Math.min(1, share)));
-    list.append(make("li", {}, make("span", {}, word.text), make("span", { className: "strip" }, bar), make("span", { className: "n" }, percent(share))));
+    bar.style.width = `${(100 * share) / most}%`;
+    bar.style.backgroundColor = rgb(colourOf(view.stops, 0.25 + (0.6 * share) / most));
+    const before = trace.wordAt[word.start - 1]; // says which of several equal words it is
+    const context = before?.shown && before.kind === "r" ? [make("span", { className: "faint" }, `${before.text}${word.before || before.after}`)] : [];
+    const line = make("li", {}, make("span", {}, ...context, word.text), make("span", { className: "strip" }, bar), make("span", { className: "n" }, percent(share)));
+    line.addEventListener("pointerenter", () => spans.get(word).classList.add("marked"));
+    line.addEventListener("pointerleave", () => spans.get(word).classList.remove("marked"));
+    list.append(line);
   }
-  if (!view.paths.via.length) list.append(make("li", { className: "faint" }, "no word of the response: it reaches the target directly"));
+  if (!most) list.append(make("li", { className: "faint" }, "no word of the response: it reaches the target directly"));
   return list;
 }
 
