@@ -24,8 +24,7 @@ export function likelihoodsOf(rows, tokens) {
 }
 
 /** One sentence on how image and text were put on one scale. */
-export function calibrationWords(calibration, wanted = true) {
-  if (!wanted) return "Shown without calibration: image and question scores as they came out of the paths.";
+export function calibrationWords(calibration) {
   if (calibration.status !== "applied") return `Calibration ${calibration.status}.`;
   const nats = (value) => value.toFixed(1);
   return (

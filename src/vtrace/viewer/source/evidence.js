@@ -6,6 +6,7 @@ import { colourOf, percent, rankingOf, rgb } from "./scale.js";
 import { nameOfItem } from "./state.js";
 
 const LISTED = 12;
+const LEFT_OUT = "Shown without calibration: image and question scores as they came out of the paths.";
 
 export function showBalance(trace, view) {
   const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.shown.scores, places));
@@ -17,8 +18,8 @@ export function showBalance(trace, view) {
   bar.children[1].style.width = `${100 * text}%`;
   bar.children[0].style.backgroundColor = rgb(colourOf(view.stops, 0.8));
   bar.children[1].style.backgroundColor = rgb(colourOf(view.stops, 0.35));
-  const wanted = view.state.calibrated || view.shown.calibration.status === "off";
-  element("calibration").textContent = calibrationWords(view.shown.calibration, wanted);
+  const left = view.canCalibrate && !view.state.calibrated;
+  element("calibration").textContent = left ? LEFT_OUT : calibrationWords(view.shown.calibration);
 }
 
 export function showLegend(trace, view) {

@@ -183,7 +183,11 @@ async function open() {
     }
   };
   addEventListener("hashchange", fromLink);
-  addEventListener("resize", () => drawWires(trace, view, spans));
+  const seen = document.querySelector(".seen");
+  new ResizeObserver(() => {
+    seen.classList.toggle("held", innerWidth > 760 && seen.offsetHeight + 32 < innerHeight); // stays in sight where it fits
+    drawWires(trace, view, spans);
+  }).observe(document.body);
   element("copy-png").addEventListener("click", async () => flash("copy-png", await copyFigure(drawFigure(trace, pictures, view))));
   element("copy-link").addEventListener("click", async () => {
     try {

@@ -128,6 +128,7 @@ export function showPictures(trace, pictures, act) {
     element("pictures").append(make("figure", {}, canvas, ...caption));
     return canvas;
   });
+  element("pictures").className = panels.length > 1 ? "several" : "";
   let last = null;
   const paint = (view) => {
     last = view;
