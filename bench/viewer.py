@@ -125,7 +125,9 @@ def measure(attribution, targets: int) -> dict:
         "picture_megabytes": round(sum(map(len, json.loads(_data(text))["pictures"])) / 1e6, 2),
         "open_ms": round(ready, 0),
         **medians,
+        "quickest_retarget_ms": round(min(times["retarget"]), 1),
         "slowest_retarget_ms": round(max(times["retarget"]), 1),
+        "load": round(os.getloadavg()[0], 1),
         "largest_share_error": error,
         "limits": LIMITS,
     }

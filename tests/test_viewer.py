@@ -94,6 +94,7 @@ def test_a_chosen_patch_shows_its_paths_and_what_it_passes_through(reader, attri
     assert opened.page.locator(".via li").count() >= 2
     starts = opened.page.eval_on_selector_all("#wires .wire", "all => all.map(one => one.getPointAtLength(0))")
     assert starts
+    opened.page.mouse.move(2, 2)
     opened.page.set_viewport_size({"width": 1440, "height": 1000})
     opened.page.wait_for_timeout(150)
     opened.page.screenshot(path=shot("paths"))
