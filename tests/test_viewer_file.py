@@ -52,16 +52,12 @@ def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhol
     found = vtrace.attribute(pinhole, told)
     opened = reader(found)
     assert opened.page.locator("#pictures canvas").count() == 2
-    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["Picture 1", "Picture 2"]
+    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["picture 1", "picture 2"]
     opened.page.mouse.move(*opened.patch(0, 0, panel=1))
     assert "picture 2 patch row 1 column 1" in opened.text("#tip")
 
-    @dataclasses.dataclass(frozen=True)
-    class Viewed(Patch):
-        view: int = 0
-
     # the second picture's patches, as if they were a thumbnail of the first
-    patches = tuple(Viewed(p.position, 0, p.row, p.column, p.box, view=p.image) for p in told.patches)
+    patches = tuple(Patch(p.position, 0, p.row, p.column, p.box, view=p.image) for p in told.patches)
     opened = reader(dataclasses.replace(found, trace=dataclasses.replace(told, patches=patches)))
     assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["Thumbnail"]
     assert opened.page.locator("#pictures canvas.thumbnail").count() == 1
