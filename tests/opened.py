@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from vtrace.report.scale import calibration_words, percent
+from vtrace.types import Patch, Word
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"  # kept to be looked at, ignored by git
 
@@ -33,8 +33,9 @@ class Opened:
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 
-    def word(self, text: str, place: int = 0, box: str = "#response"):
-        return self.page.locator(f"{box} .w", has_text=re.compile(f"^{re.escape(text)}$")).nth(place)
+    def word(self, place: int, box: str = "#response"):
+        """A shown word, counted from 0; from the end for negative numbers."""
+        return self.page.locator(f"{box} .w").nth(place)
 
     def ranking(self) -> list[tuple[str, str]]:
         rows = self.page.eval_on_selector_all(
@@ -42,10 +43,12 @@ class Opened:
         )
         return [(row[1].strip("“”"), row[2]) for row in rows]
 
-    def patch(self, row: int, column: int, panel: int = 0, cells: int = 8) -> tuple[float, float]:
-        """The middle of a patch on the screen, of a square grid."""
-        box = self.page.locator(f"#panel-{panel}").bounding_box()
-        return box["x"] + box["width"] * (column + 0.5) / cells, box["y"] + box["height"] * (row + 0.5) / cells
+    def patch(self, patch: Patch, size: tuple[int, int], panel: int = 0) -> tuple[float, float]:
+        """The middle of a patch of a picture of that size, on the screen."""
+        frame = self.page.locator(f"#panel-{panel}").bounding_box()
+        left, top, right, bottom = patch.box
+        x, y = (left + right) / 2 / size[0], (top + bottom) / 2 / size[1]
+        return frame["x"] + frame["width"] * x, frame["y"] + frame["height"] * y
 
     def pixels(self, panel: int = 0) -> np.ndarray:
         data = self.page.evaluate(f"document.getElementById('panel-{panel}').toDataURL()")
@@ -58,6 +61,16 @@ def slide(opened: Opened, name: str, value: float) -> None:
         " one.dispatchEvent(new Event('input')); }",
         [name, value],
     )
+
+
+def words_of(trace, kind: str = "response") -> list[Word]:
+    """The words that the page shows."""
+    return [word for word in trace.words if word.kind == kind and not word.text.startswith("<|")]
+
+
+def tokens_of(trace, *words: Word) -> slice:
+    """A target: from the first of the words to the last."""
+    return slice(words[0].start - trace.prompt_length, words[-1].stop - trace.prompt_length)
 
 
 def shown(attribution, count=12):

@@ -53,13 +53,13 @@ def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhol
     opened = reader(found)
     assert opened.page.locator("#pictures canvas").count() == 2
     assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["picture 1", "picture 2"]
-    opened.page.mouse.move(*opened.patch(0, 0, panel=1))
+    opened.page.mouse.move(*opened.patch(told.patches[0], image.size, panel=1))
     assert "picture 2 patch row 1 column 1" in opened.text("#tip")
 
     # the second picture's patches, as if they were a thumbnail of the first
     patches = tuple(Patch(p.position, 0, p.row, p.column, p.box, view=p.image) for p in told.patches)
-    opened = reader(dataclasses.replace(found, trace=dataclasses.replace(told, patches=patches)))
-    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["Thumbnail"]
+    opened = reader(dataclasses.replace(found, trace=dataclasses.replace(told, patches=patches, images=(image,))))
+    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["thumbnail"]
     assert opened.page.locator("#pictures canvas.thumbnail").count() == 1
 
 
@@ -70,7 +70,7 @@ def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
     opened = reader(bare)
     agrees(opened, attribution)
     assert opened.page.is_disabled("#gamma")
-    opened.word("blue").hover()
+    opened.word(-2).hover()
     assert "has no scores of its own" in opened.text("#tip")
     opened.page.uncheck("#calibrated")
     raw = dataclasses.replace(attribution, scores=attribution.uncalibrated)
