@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("doctor",))
+COMMANDS = ((), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("serve",), ("doctor",))
 
 
 def reference() -> str:
