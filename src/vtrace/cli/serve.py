@@ -32,7 +32,7 @@ def serve(
     ] = None,
     methods: Annotated[
         str, typer.Option(help="What can be chosen: names with commas, or 'instant', 'quick', 'all'.")
-    ] = "quick",
+    ] = "vtrace,vtrace-ordered,ifr,flashtrace,rollout,attnlrp",
     host: Annotated[str, typer.Option(help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8765,
     token: Annotated[
