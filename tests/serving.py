@@ -19,7 +19,7 @@ from vtrace.lvlm import Lvlm
 from vtrace.serve.desk import Desk, Models
 from vtrace.serve.limits import Limits
 from vtrace.serve.runs import Runs
-from vtrace.serve.server import Server, listen
+from vtrace.serve.server import Server, take_address
 from vtrace.serve.store import Store
 
 METHODS = ("vtrace", "ifr", "rollout", "random")
@@ -103,7 +103,7 @@ def serving(load, store: Path, runs: Path | None = None, token: str = "", **limi
     """A client of a running server, whose desk is at hand as `client.desk`."""
     chosen = replace(Limits(), **{"grace": 10.0, **limits})
     desk = Desk(Models(["pinhole"], load), METHODS, Store(store), chosen)
-    listening = listen("127.0.0.1", 0)
+    listening = take_address("127.0.0.1", 0)
     client = Client(listening.getsockname()[1])
     client.desk = desk
     server = Server(desk, Runs(runs), token)

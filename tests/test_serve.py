@@ -9,9 +9,9 @@ import zlib
 
 import numpy as np
 import pytest
-from serving import QUESTION, Client, Gate, picture, serving
 
 import vtrace
+from serving import QUESTION, Client, Gate, picture, serving
 from vtrace.files import from_document
 from vtrace.serve.limits import Limits
 

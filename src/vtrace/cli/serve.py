@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -59,38 +59,40 @@ def serve(
         raise InputError("the token needs at least 16 letters, digits, '-' or '_'; try: openssl rand -hex 16")
     if runs is not None and not runs.is_dir():
         raise InputError(f"there is no folder {runs}; make runs with: vtrace evaluate --out {runs}/first")
-    with progress(quiet) as say:
-        say("Loading PyTorch and transformers")
-        from ..lvlm import EMBEDDED, family_of, load, read_config
-        from ..methods import parse_names
-        from ..serve.desk import Desk, Models
-        from ..serve.guard import is_loopback
-        from ..serve.limits import Limits
-        from ..serve.runs import Runs
-        from ..serve.server import listen
-        from ..serve.server import serve as run
-        from ..serve.store import Store
+    with ExitStack() as opened:
+        with progress(quiet) as say:
+            say("Loading PyTorch and transformers")
+            from ..lvlm import EMBEDDED, family_of, load, read_config
+            from ..methods import parse_names
+            from ..serve.desk import Desk, Models
+            from ..serve.guard import is_loopback
+            from ..serve.limits import Limits
+            from ..serve.runs import Runs
+            from ..serve.server import serve as run
+            from ..serve.server import take_address
+            from ..serve.store import Store
 
-        limits = Limits(
-            upload_bytes=upload * 10**6, pixels=pixels * 10**6, waiting=queue, grace=grace,
-            new_tokens=max_new_tokens,
-        )  # fmt: skip
-        names = model or ["pinhole"]
-        for name in names[1:]:  # the first one is loaded at once
-            family_of(read_config(str(EMBEDDED.get(name, name)), name), name)
-        chosen = parse_names(methods)
-        listening = listen(host, port)
+            limits = Limits(
+                upload_bytes=upload * 10**6, pixels=pixels * 10**6, waiting=queue, grace=grace,
+                new_tokens=max_new_tokens,
+            )  # fmt: skip
+            names = model or ["pinhole"]
+            for name in names[1:]:  # the first one is loaded at once
+                family_of(read_config(str(EMBEDDED.get(name, name)), name), name)
+            chosen = parse_names(methods)
+            listening = opened.enter_context(take_address(host, port))
+            history = opened.enter_context(closing(Store(store or _default_store())))
+            models = Models(names, lambda name: load(name, dtype=dtype or None, device=device or None))
+            say(f"Loading {names[0]}")
+            models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
-        history = Store(store or _default_store())
-        models = Models(names, lambda name: load(name, dtype=dtype or None, device=device or None))
-        say(f"Loading {names[0]}")
-        models.get(names[0])
-    where = f"[{host}]" if ":" in host else host
-    address = f"http://{where}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
-    print(f"VTrace is at {address}", flush=True)
-    print(f"history: {history.path}; stop with Ctrl-C", file=sys.stderr)
-    with suppress(KeyboardInterrupt):
-        run(Desk(models, chosen, history, limits), Runs(runs), listening, token)
+        where = f"[{host}]" if ":" in host else host
+        address = f"http://{where}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+        listening.listen(128)  # whoever reads the address and is quick waits a moment, and is not refused
+        print(f"VTrace is at {address}", flush=True)
+        print(f"history: {history.path}; stop with Ctrl-C", file=sys.stderr)
+        with suppress(KeyboardInterrupt):
+            run(Desk(models, chosen, history, limits), Runs(runs), listening, token)
 
 
 def _default_store() -> Path:

@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from dataclasses import asdict
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Form, Header, HTTPException, Query, Request, Response, UploadFile
@@ -103,7 +104,7 @@ def server(desk: TheDesk) -> ServerFacts:
             MethodFacts(name=name, about=METHODS[name].about, cost=METHODS[name].cost, speed=METHODS[name].speed)
             for name in desk.methods
         ],
-        examples=[ExampleFacts(key=key, question=embedded(key).question) for key in EXAMPLES],
+        examples=_examples(),
         limits=asdict(desk.limits),
     )  # fmt: skip
 
@@ -245,6 +246,11 @@ def policy_of(text: str) -> str:
     found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text[:10_000])
     assert found, "the viewer page declares its policy"
     return f"{found[1].rstrip('; ')}; frame-ancestors 'self'"
+
+
+@cache
+def _examples() -> list[ExampleFacts]:
+    return [ExampleFacts(key=key, question=embedded(key).question) for key in EXAMPLES]
 
 
 def _example(key: str, question: str) -> Example:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "vtrace-token"
@@ -53,14 +53,14 @@ class Guard:
         host = headers.get("host", "")
         if not self.token and not is_loopback(_hostname(host)):
             # A page elsewhere can point its own name at 127.0.0.1; the browser then names that host here.
-            return PlainTextResponse("this server answers to localhost only", 421)
+            return _refuse(421, "this server answers to localhost only")
         if scope["method"] not in ("GET", "HEAD", "OPTIONS") and _from_elsewhere(headers, host):
-            return PlainTextResponse("requests from other sites are refused", 403)
+            return _refuse(403, "requests from other sites are refused")
         if self.token and not self._knows_token(headers):
             return self._sign_in(scope)
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) > self.upload_bytes:
-            return PlainTextResponse(self._too_large(), 413)
+            return _refuse(413, self._too_large())
         return None
 
     def _knows_token(self, headers: Headers) -> bool:
@@ -80,10 +80,8 @@ class Guard:
             answer: Response = RedirectResponse("/", 303)
             answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
             return answer
-        return PlainTextResponse(
-            "a token is needed: open the address that `vtrace serve` printed, or send 'Authorization: Bearer TOKEN'",
-            401, {"www-authenticate": "Bearer"},
-        )  # fmt: skip
+        how = "open the address that 'vtrace serve' printed, or send 'Authorization: Bearer TOKEN'"
+        return _refuse(401, f"a token is needed: {how}", {"www-authenticate": "Bearer"})
 
     def _same(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
@@ -104,6 +102,10 @@ class Guard:
 
     def _too_large(self) -> str:
         return f"the request is larger than the limit of {self.upload_bytes} bytes; send smaller or fewer pictures"
+
+
+def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"detail": why}, status, headers)
 
 
 def _hostname(host: str) -> str:

@@ -32,14 +32,17 @@ class Server(uvicorn.Server):
         await shutting
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket on this address, before anything slow is done."""
+def take_address(host: str, port: int) -> socket.socket:
+    """A socket with this address, taken before anything slow is done."""
+    found = None
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
     except (OSError, UnicodeError) as error:
+        if found:
+            found.close()
         raise InputError(
             f"cannot listen on {host} port {port}: {first_line(error)}; choose another --port or --host"
         ) from error
@@ -49,8 +52,4 @@ def listen(host: str, port: int) -> socket.socket:
 def serve(desk: Desk, runs: Runs, listening: socket.socket, token: str) -> None:
     """Serve until a signal comes."""
     desk.open()
-    server = Server(desk, runs, token)
-    try:
-        server.run(sockets=[listening])
-    finally:
-        desk.store.close()
+    Server(desk, runs, token).run(sockets=[listening])

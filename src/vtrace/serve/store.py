@@ -72,6 +72,14 @@ class Store:
 
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except sqlite3.Error:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
         db.row_factory = sqlite3.Row
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA foreign_keys = ON")
@@ -79,14 +87,12 @@ class Store:
         if found == 0 and not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
         elif found != VERSION:
-            db.close()
             raise sqlite3.DatabaseError(f"version {found}, this program reads version {VERSION}")
         with db:
             db.execute(
                 "UPDATE explanation SET status = 'interrupted', error = 'the server was stopped' "
                 "WHERE status IN ('waiting', 'running')"
             )
-        return db
 
     def add(
         self, id: str, model: str, methods: Sequence[str], target: str, question: str, thumbnail: bytes
