@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -88,3 +89,19 @@ def work(request) -> Work:
 @pytest.fixture(scope="module")
 def pinhole_work(pinhole, trace) -> Work:
     return Work.of(pinhole, trace)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real Chromium without a network."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    place = os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if place is None:
+        pytest.skip("there is no Chromium: apt-get install chromium, or set VTRACE_CHROMIUM to its path")
+    flags = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    with playwright.sync_playwright() as driver:
+        # as root, which is what containers of CI are, Chromium starts without its sandbox only
+        opened = driver.chromium.launch(executable_path=place, args=[*flags, "--disable-sync", "--no-sandbox"])
+        yield opened
+        opened.close()

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "src" / "vtrace"
 ORDER = [
     "errors", "types", "prompt", "spans", "targets",
     "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution",
-    "parallel", "perturb", "methods", "meter", "comparison", "files", "report",
+    "parallel", "perturb", "methods", "meter", "comparison", "files", "colours", "viewer", "report",
     "benchmarks", "examples", "faithfulness", "studies", "doctor", "pinhole", "serve", "cli",
 ]  # fmt: skip
 LATE = {("attribution", "report"), ("comparison", "report")}  # .save and notebook pictures, imported inside methods

@@ -95,7 +95,7 @@ def test_a_kill_and_a_restart_lose_no_finished_result(killed, tmp_path):
 
         waiting = [client.ask(example="test-00011")[2]["id"] for _ in range(4)]
         started.send_signal(signal.SIGTERM)
-        out, err = started.communicate(timeout=60)
+        err = started.communicate(timeout=60)[1]
         assert "Traceback" not in err, err
     with closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
         found = dict(db.execute("SELECT id, status FROM explanation"))

@@ -23,7 +23,7 @@ from ..files import from_document
 from ..generate import tidy
 from ..methods import METHODS
 from ..types import Example
-from ..viewer import page
+from ..viewer import page, policy
 from . import events
 from .desk import Desk
 from .limits import open_uploads, thumbnail
@@ -220,11 +220,10 @@ def view(desk: TheDesk, id: Id, download: bool = False) -> HTMLResponse:
         result = from_document(json.loads(document), f"the result of {method}")
         assert isinstance(result, Attribution)
         results.append(result)
-    text = page(results)
-    headers = {"content-security-policy": policy_of(text)}
+    headers = {"content-security-policy": f"{policy()}; frame-ancestors 'self'"}  # only our own page may frame it
     if download:
         headers["content-disposition"] = f'attachment; filename="vtrace-{id[:8]}.html"'
-    return HTMLResponse(text, headers=headers)
+    return HTMLResponse(page(results), headers=headers)
 
 
 @router.get(
@@ -239,13 +238,6 @@ def result(desk: TheDesk, id: Id, method: str = "") -> Response:
     name = method or next(iter(documents))
     headers = {"content-disposition": f'attachment; filename="vtrace-{id[:8]}-{name}.json"'}
     return Response(documents[name], media_type="application/json", headers=headers)
-
-
-def policy_of(text: str) -> str:
-    """The page's own policy as a header, so that it holds before the first byte is parsed; only we may frame it."""
-    found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text[:10_000])
-    assert found, "the viewer page declares its policy"
-    return f"{found[1].rstrip('; ')}; frame-ancestors 'self'"
 
 
 @cache
