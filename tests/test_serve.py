@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import time
+import weakref
 import zlib
 
 import numpy as np
@@ -13,7 +14,10 @@ import pytest
 import vtrace
 from serving import QUESTION, Client, Gate, picture, serving
 from vtrace.files import from_document
+from vtrace.serve.desk import Models
+from vtrace.serve.explain import explain
 from vtrace.serve.limits import Limits
+from vtrace.serve.queue import Cancelled, Job, Request
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +284,40 @@ def test_stopping_finishes_what_runs_and_records_what_waits(pinhole, tmp_path):
     with serving(gate, tmp_path / "history.sqlite") as client:
         facts = client.get(f"/api/explanations/{stuck}")[1]
         assert (facts["status"], facts["error"]) == ("interrupted", "the server was stopped")
+
+
+@pytest.mark.parametrize("stage", ["answering", "tracing with vtrace", "tracing with loo"])
+def test_work_ends_between_tokens_layers_and_steps_and_leaves_the_model_as_it_was(pinhole, attribution, stage):
+    job = Job(Request("x", "pinhole", (stage.split()[-1],) if "with" in stage else ("vtrace",), "response",
+                      vtrace.example()))  # fmt: skip
+    seen = []
+
+    def watch():
+        seen.append(job.state)
+        if job.state.stage == stage and (job.state.total or stage == "answering"):
+            job.stop("enough")
+
+    with job.watched(watch), pytest.raises(Cancelled, match="enough"):
+        explain(pinhole, job, new_tokens=200)
+    assert seen[-1].stage == stage
+    again = vtrace.attribute(pinhole, attribution.trace)
+    np.testing.assert_array_equal(again.scores, attribution.scores)
+
+
+def test_one_model_is_in_memory_at_a_time():
+    alive: list[weakref.ref] = []
+
+    class Loaded:
+        def __init__(self, name):
+            assert not any(other() for other in alive), "the one before is gone"
+            alive.append(weakref.ref(self))
+
+    models = Models(["a", "b", "a"], Loaded)
+    assert models.names == ("a", "b")
+    assert models.get("a") is models.get("a")
+    models.get("b")
+    models.get("a")
+    assert len(alive) == 3
 
 
 def test_limits_are_told(client):

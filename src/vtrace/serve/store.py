@@ -71,6 +71,7 @@ class Store:
             raise InputError(f"{path} is not a usable history ({error}); choose another --store") from error
 
     def _open(self) -> sqlite3.Connection:
+        self.path.touch(mode=0o600)  # pictures and questions are nobody else's business
         db = sqlite3.connect(self.path, check_same_thread=False)
         try:
             self._prepare(db)

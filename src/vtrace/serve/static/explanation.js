@@ -1,9 +1,9 @@
 // One explanation: in work, ended without a result, or open in the viewer.
 
-import { follow, get, post, remove } from "./api.js";
+import { get, post, remove } from "./api.js";
 import { make, notice, show } from "./dom.js";
+import { FINAL, follow } from "./jobs.js";
 
-const FINAL = new Set(["done", "failed", "cancelled", "interrupted"]);
 const ENDED = {
   failed: "This could not be explained.",
   cancelled: "This was cancelled.",
@@ -27,14 +27,13 @@ function working(facts) {
     make("img", { class: "picture", src: `/api/explanations/${facts.id}/picture`, alt: "the picture" }),
     make("div", {}, make("h1", {}, facts.question), status, bar, text, cancel)));
 
-  const stop = follow(facts.id, (state) => {
+  return follow(facts.id, (state) => {
     status.textContent = words(state);
     if (state.status === "running" && state.total) { bar.max = state.total; bar.value = state.done; }
     else bar.removeAttribute("value");
     text.textContent = state.text;
-    if (FINAL.has(state.status)) { stop?.(); explanation(facts.id); }
+    if (FINAL.has(state.status)) explanation(facts.id);
   });
-  return stop;
 }
 
 function words(state) {
@@ -61,7 +60,6 @@ function viewer(facts) {
   const page = `/api/explanations/${facts.id}/page`;
   show(
     make("div", { class: "toolbar" },
-      make("a", { href: "#/", class: "button" }, "New question"),
       make("span", { class: "title", title: facts.question }, facts.question),
       make("a", { class: "button primary", id: "save", href: `${page}?download=true`, download: "" }, "Save as file"),
       make("a", { class: "button", href: page, target: "_blank", rel: "noopener" }, "Open alone"),
