@@ -6,7 +6,17 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("serve",), ("doctor",))
+COMMANDS = (
+    (),
+    ("explain",),
+    ("compare",),
+    ("methods",),
+    ("evaluate",),
+    ("table",),
+    ("study",),
+    ("serve",),
+    ("doctor",),
+)
 
 
 def reference() -> str:

@@ -55,7 +55,7 @@ class Job:
         self.request = request
         self.state = State()
         self.place = 0
-        self._stop = ""  # why it should stop
+        self.stopped = ""  # why it should stop
         self._watchers: list[Callable[[], object]] = []
         self._seen = time.monotonic()
 
@@ -87,11 +87,11 @@ class Job:
 
     def stop(self, why: str) -> None:
         """Ask the work to end at its next check."""
-        self._stop = self._stop or why
+        self.stopped = self.stopped or why
 
     def check(self) -> None:
-        if self._stop:
-            raise Cancelled(self._stop)
+        if self.stopped:
+            raise Cancelled(self.stopped)
 
 
 class Queue:
