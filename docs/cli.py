@@ -7,16 +7,8 @@ import subprocess
 import sys
 
 COMMANDS = (
-    (),
-    ("explain",),
-    ("compare",),
-    ("methods",),
-    ("evaluate",),
-    ("table",),
-    ("study",),
-    ("serve",),
-    ("doctor",),
-)
+    (), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("serve",), ("doctor",),
+)  # fmt: skip
 
 
 def reference() -> str:

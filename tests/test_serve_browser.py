@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from serving import Gate, picture, serving
 
+from serving import Gate, picture, serving
 from vtrace.benchmarks import find_benchmark
 from vtrace.faithfulness.run import Plan, evaluate
 
@@ -87,7 +87,9 @@ def test_from_an_uploaded_picture_to_a_saved_file(browser, client, tmp_path):
 def test_pictures_are_dropped_counted_and_removed(browser, client):
     drop = """async (bytes) => {
       const data = new DataTransfer();
-      for (const name of ["a.png", "b.png"]) data.items.add(new File([new Uint8Array(bytes)], name, {type: "image/png"}));
+      const file = (name) => new File([new Uint8Array(bytes)], name, {type: "image/png"});
+      data.items.add(file("a.png"));
+      data.items.add(file("b.png"));
       document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true}));
     }"""
     with tab(browser, client) as page:
