@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -39,6 +40,7 @@ def create_app(desk: Desk, runs: Runs, token: str = "") -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Full, _full)
     app.add_exception_handler(Closed, _closed)
+    app.add_exception_handler(sqlite3.Error, _unwritable)
     app.add_middleware(Guard, token=token, upload_bytes=desk.limits.upload_bytes)
     return app
 
@@ -66,3 +68,8 @@ def _full(request: Request, error: Exception) -> JSONResponse:
 
 def _closed(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "the server is stopping"}, 503, {"retry-after": "10"})
+
+
+def _unwritable(request: Request, error: Exception) -> JSONResponse:
+    """A full disk, mostly. What is finished is safe."""
+    return JSONResponse({"detail": f"the history cannot be used: {error}"}, 503)

@@ -104,7 +104,8 @@ class Desk:
             self._end(job, "failed", str(error), time.monotonic() - began)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            short = "out of memory" if "memory" in str(error) else "an error inside VTrace; the server's log has it"
+            full = isinstance(error, MemoryError) or "memory" in str(error)
+            short = "out of memory; use a smaller picture" if full else "an error inside VTrace; see the server's log"
             self._end(job, "failed", short, time.monotonic() - began)
 
     def _end(self, job: Job, status: str, error: str, seconds: float | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from .queue import Job
@@ -16,7 +17,12 @@ HEARTBEAT = 10.0  # seconds of silence before a comment is sent, which finds out
 async def follow(job: Job, sent: int) -> AsyncIterator[str]:
     """Events until the job ends. `sent` characters of the text are known to the client already."""
     loop, changed = asyncio.get_running_loop(), asyncio.Event()
-    with job.watched(lambda: loop.call_soon_threadsafe(changed.set)):
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the server has stopped, and its loop is closed
+            loop.call_soon_threadsafe(changed.set)
+
+    with job.watched(wake):
         while True:
             changed.clear()
             state, place = job.state, job.place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 
 import uvicorn
 
@@ -27,9 +28,11 @@ class Server(uvicorn.Server):
         )  # fmt: skip
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        shutting = asyncio.create_task(asyncio.to_thread(self.desk.shut))
+        shutting = threading.Thread(target=self.desk.shut, daemon=True)  # a second Ctrl-C does not wait for it
+        shutting.start()
         await super().shutdown(sockets)
-        await shutting
+        while shutting.is_alive() and not self.force_exit:
+            await asyncio.sleep(0.05)
 
 
 def take_address(host: str, port: int) -> socket.socket:
