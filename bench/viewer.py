@@ -57,8 +57,9 @@ MATHS = ("quantised", "multihop", "calibrate", "attribution", "targets", "state"
 SCORES = """
 async ([data, names]) => {
   const trace = await maths.prepare(JSON.parse(data));
-  const scores = (name) => maths.attribute(trace, trace.methods[0], maths.findTarget(trace, name), { calibrated: true }).scores;
-  return names.map((name) => [...scores(name)]);
+  const [method] = trace.methods;
+  const found = (name) => maths.attribute(trace, method, maths.findTarget(trace, name), { calibrated: true });
+  return names.map((name) => [...found(name).scores]);
 }
 """
 

@@ -94,7 +94,9 @@ def pinhole_work(pinhole, trace) -> Work:
 @pytest.fixture(scope="session")
 def browser():
     """A real Chromium without a network."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install playwright"
+    )
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     place = os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if place is None:

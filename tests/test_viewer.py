@@ -146,7 +146,9 @@ def test_a_patch_lights_up_the_words_it_supports(reader, attribution):
     patch = next(p for p in attribution.trace.patches if (p.row, p.column) == (2, 2))
     words = [w for w in attribution.trace.words if w.kind == "response" and not w.text.startswith("<|")]
     each = [
-        attribution.retarget([p - attribution.trace.prompt_length for p in range(w.start, w.stop)]).scores[patch.position]
+        attribution.retarget([p - attribution.trace.prompt_length for p in range(w.start, w.stop)]).scores[
+            patch.position
+        ]
         for w in words
     ]
     opened.page.mouse.move(*opened.patch(2, 2))
@@ -356,7 +358,9 @@ def test_any_script_keeps_its_offsets(reader, pinhole):
 
 def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhole):
     image = vtrace.example("dev-0").images[0]
-    told = vtrace.trace(pinhole, [image, image], "Which one has a red star?", response="The first.\nFinal answer: first")
+    told = vtrace.trace(
+        pinhole, [image, image], "Which one has a red star?", response="The first.\nFinal answer: first"
+    )
     found = vtrace.attribute(pinhole, told)
     opened = reader(found)
     assert opened.page.locator("#pictures canvas").count() == 2

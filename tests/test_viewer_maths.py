@@ -179,7 +179,9 @@ def document(attribution):
     return export([attribution])
 
 
-@pytest.mark.parametrize("target", ["response", "answer", "reasoning", "sentence 2", '"row 3"#2', r"/row \d/", "tokens 5-9"])
+@pytest.mark.parametrize(
+    "target", ["response", "answer", "reasoning", "sentence 2", '"row 3"#2', r"/row \d/", "tokens 5-9"]
+)
 def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution, document, target):
     expected = attribution.retarget(target)
     found = javascript(
@@ -201,7 +203,9 @@ def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution,
 def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attribution, options):
     chosen = Options(**options)
     likelihoods = attribution.likelihoods if chosen.calibrate else None
-    expected = score(attribution.trace, find_target(attribution.trace, "answer"), attribution.pairwise, likelihoods, chosen)
+    expected = score(
+        attribution.trace, find_target(attribution.trace, "answer"), attribution.pairwise, likelihoods, chosen
+    )
     body = TRACED + "return attribute(trace, method, findTarget(trace, 'answer'), given.settings).scores"
     plain = {"gamma": None, "hops": None, "calibrated": True}
     found = javascript(body, document=export([expected]), settings=plain)
@@ -230,7 +234,9 @@ def test_support_is_the_share_in_each_word_as_its_own_target(javascript, attribu
         assert max(at_once) > 0
 
 
-@pytest.mark.parametrize("target", ["sentence 99", '"not there"', "/(/", "/zzz/", "tokens 5-9999", "nonsense", '"row"#99'])
+@pytest.mark.parametrize(
+    "target", ["sentence 99", '"not there"', "/(/", "/zzz/", "tokens 5-9999", "nonsense", '"row"#99']
+)
 def test_a_target_that_is_not_there_is_refused_as_in_python(javascript, attribution, document, target):
     with pytest.raises(InputError):
         find_target(attribution.trace, target)
@@ -265,3 +271,13 @@ def test_a_link_leads_back_to_the_state_it_was_made_of(javascript, document):
     assert javascript(body, document=document, link=link) == [link, "", 4]
     nonsense = "gamma=x&hops=-3&method=nope&opacity=9&strongest=0&evidence=zzz&other=1"
     assert javascript(body, document=document, link=nonsense)[0] == ""
+
+
+@pytest.mark.parametrize(("bits", "tolerance"), [(16, 2e-4), (12, 3e-3)])
+def test_rounding_the_matrix_hardly_moves_a_share(javascript, attribution, document, bits, tolerance):
+    rounded = {**document, "matrices": [encode(attribution.pairwise, bits)]}
+    body = TRACED + "return attribute(trace, method, findTarget(trace, given.target), {calibrated: true}).scores"
+    for target in ("response", "answer", "sentence 2"):
+        found = np.array(javascript(body, document=rounded, target=target))
+        expected = attribution.retarget(target).scores
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-9)

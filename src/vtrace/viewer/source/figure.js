@@ -78,7 +78,7 @@ function drawText(context, view, paper, text, left) {
     if (!hidden) {
       context.fillStyle = rgb(colour);
       context.beginPath();
-      context.roundRect(left + x - 2, MARGIN + y - 17, width + 4, 23, 4);
+      context.roundRect(left + x - 1, MARGIN + y - 17, width + 2, 23, 4);
       context.fill();
     }
     context.fillStyle = hidden ? paper.ink : inkOn(colour);

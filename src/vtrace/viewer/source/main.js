@@ -183,11 +183,12 @@ async function open() {
     }
   };
   addEventListener("hashchange", fromLink);
-  const seen = document.querySelector(".seen");
   new ResizeObserver(() => {
-    seen.classList.toggle("held", innerWidth > 760 && seen.offsetHeight + 32 < innerHeight); // stays in sight where it fits
+    for (const column of document.querySelectorAll(".seen, .told")) // stay in sight where they fit
+      column.classList.toggle("held", column.offsetHeight + 32 < innerHeight);
     drawWires(trace, view, spans);
   }).observe(document.body);
+  addEventListener("scroll", () => drawWires(trace, view, spans), { passive: true }); // columns stay, text moves
   element("copy-png").addEventListener("click", async () => flash("copy-png", await copyFigure(drawFigure(trace, pictures, view))));
   element("copy-link").addEventListener("click", async () => {
     try {

@@ -19,7 +19,7 @@ export function spansOf(trace, kind, into) {
     if (word.kind !== kind || !word.shown) continue;
     const span = make("span", { className: "w" }, word.text);
     spans.set(word, span);
-    into.append(word.before, span, word.after);
+    into.append(spans.size > 1 ? word.before : "", span, word.after);
   }
   return spans;
 }
