@@ -1,7 +1,7 @@
 // The start page: pictures, a question, a model and methods.
 
 import { get, post, server } from "./api.js";
-import { make, notice, show } from "./dom.js";
+import { make, notice } from "./dom.js";
 import { cards } from "./history.js";
 
 // Kept while the tab is open, so that the next question can be about the same pictures.
@@ -109,17 +109,17 @@ export async function ask() {
   for (const kind of kinds) document.addEventListener(kind, dragging);
   document.addEventListener("paste", pasting);
 
-  show(
-    make("section", { class: "intro" },
-      make("h1", {}, "What did the model base its answer on?"),
-      make("p", { class: "faint" }, "Give it a picture and a question. It answers once, and VTrace shows which patches and words the answer relies on.")),
-    form,
-    recent.length ? make("section", {}, make("h2", {}, "Recent"), cards(recent)) : null,
-  );
+  const intro = make("section", { class: "intro" },
+    make("h1", {}, "What did the model base its answer on?"),
+    make("p", { class: "faint" }, "Give it a picture and a question. It answers once, and VTrace shows which patches and words the answer relies on."));
+  const before = recent.length ? make("section", {}, make("h2", {}, "Recent"), cards(recent)) : null;
   refresh();
-  return () => {
-    for (const kind of kinds) document.removeEventListener(kind, dragging);
-    document.removeEventListener("paste", pasting);
+  return {
+    nodes: [intro, form, before],
+    leave() {
+      for (const kind of kinds) document.removeEventListener(kind, dragging);
+      document.removeEventListener("paste", pasting);
+    },
   };
 }
 

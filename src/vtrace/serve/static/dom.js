@@ -12,10 +12,6 @@ export function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-export function show(...nodes) {
-  document.getElementById("main").replaceChildren(...nodes.filter((node) => node !== null));
-}
-
 export function notice(text, kind = "") {
   return make("p", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "status" }, text);
 }

@@ -1,7 +1,7 @@
 // One explanation: in work, ended without a result, or open in the viewer.
 
 import { get, post, remove } from "./api.js";
-import { make, notice, show } from "./dom.js";
+import { make, notice } from "./dom.js";
 import { FINAL, follow } from "./jobs.js";
 
 const ENDED = {
@@ -12,10 +12,8 @@ const ENDED = {
 
 export async function explanation(id) {
   const facts = await get(`/api/explanations/${id}`);
-  document.title = `${facts.question} · VTrace`;
-  if (facts.status === "done") return viewer(facts);
-  if (FINAL.has(facts.status)) return ended(facts);
-  return working(facts);
+  const view = facts.status === "done" ? viewer : FINAL.has(facts.status) ? ended : working;
+  return { title: facts.question, ...view(facts) };
 }
 
 function working(facts) {
@@ -23,17 +21,20 @@ function working(facts) {
   const bar = make("progress", { "aria-label": "progress" });
   const text = make("p", { class: "stream", "aria-live": "off" });
   const cancel = make("button", { onclick: async () => { cancel.disabled = true; await post(`/api/explanations/${facts.id}/cancel`); } }, "Cancel");
-  show(make("section", { class: "work" },
-    make("img", { class: "picture", src: `/api/explanations/${facts.id}/picture`, alt: "the picture" }),
-    make("div", {}, make("h1", {}, facts.question), status, bar, text, cancel)));
-
-  return follow(facts.id, (state) => {
+  const leave = follow(facts.id, (state) => {
     status.textContent = words(state);
     if (state.status === "running" && state.total) { bar.max = state.total; bar.value = state.done; }
     else bar.removeAttribute("value");
     text.textContent = state.text;
-    if (FINAL.has(state.status)) explanation(facts.id);
+    if (FINAL.has(state.status)) dispatchEvent(new Event("hashchange")); // the same address has something else to show
   });
+  return { nodes: [beside(facts, status, bar, text, cancel)], leave };
+}
+
+function beside(facts, ...parts) {
+  return make("section", { class: "work" },
+    make("img", { class: "picture", src: `/api/explanations/${facts.id}/picture`, alt: "the picture" }),
+    make("div", {}, make("h1", {}, facts.question), parts));
 }
 
 function words(state) {
@@ -47,25 +48,23 @@ function words(state) {
 }
 
 function ended(facts) {
-  show(make("section", { class: "work" },
-    make("img", { class: "picture", src: `/api/explanations/${facts.id}/picture`, alt: "the picture" }),
-    make("div", {}, make("h1", {}, facts.question),
-      notice(`${ENDED[facts.status]} ${facts.error && facts.status === "failed" ? facts.error : ""}`, "bad"),
-      facts.response ? make("p", { class: "stream" }, facts.response) : null,
-      make("div", { class: "actions" }, make("a", { class: "button primary", href: "#/" }, "Ask again"), deletion(facts)))));
+  const why = facts.status === "failed" && facts.error ? ` ${facts.error}` : "";
+  return { nodes: [beside(facts,
+    notice(ENDED[facts.status] + why, "bad"),
+    facts.response ? make("p", { class: "stream" }, facts.response) : null,
+    make("div", { class: "actions" }, make("a", { class: "button primary", href: "#/" }, "Ask again"), deletion(facts)))] };
 }
 
 function viewer(facts) {
-  document.body.classList.add("framed");
   const page = `/api/explanations/${facts.id}/page`;
-  show(
+  return { framed: true, nodes: [
     make("div", { class: "toolbar" },
       make("span", { class: "title", title: facts.question }, facts.question),
       make("a", { class: "button primary", id: "save", href: `${page}?download=true`, download: "" }, "Save as file"),
       make("a", { class: "button", href: page, target: "_blank", rel: "noopener" }, "Open alone"),
       make("a", { class: "button", href: `/api/explanations/${facts.id}/result`, download: "" }, "JSON"),
       deletion(facts)),
-    make("iframe", { src: page, title: `What the answer to “${facts.question}” relies on`, allow: "clipboard-write" }));
+    make("iframe", { src: page, title: `What the answer to “${facts.question}” relies on`, allow: "clipboard-write" })] };
 }
 
 function deletion(facts) {

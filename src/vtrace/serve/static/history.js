@@ -1,7 +1,7 @@
 // Earlier explanations, newest first.
 
 import { get } from "./api.js";
-import { ago, make, show } from "./dom.js";
+import { ago, make } from "./dom.js";
 
 const PAGE = 48;
 
@@ -19,9 +19,9 @@ export async function history() {
   }
 
   const count = await load();
-  show(make("section", {}, make("h1", {}, "History"),
+  return { title: "History", nodes: [make("section", {}, make("h1", {}, "History"),
     count ? list : make("p", { class: "faint" }, "Nothing has been explained yet. ", make("a", { href: "#/" }, "Ask the first question.")),
-    make("div", { class: "actions" }, more)));
+    make("div", { class: "actions" }, more))] };
 }
 
 export function cards(found) {
