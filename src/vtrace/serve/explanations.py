@@ -227,7 +227,7 @@ def view(desk: TheDesk, id: Id, download: bool = False) -> HTMLResponse:
 
 
 @router.get(
-    "/explanations/{id}/result", response_class=Response, 
+    "/explanations/{id}/result", response_class=Response,
     responses={200: {"content": {"application/json": {}}}, **answers(404, 409)},
 )  # fmt: skip
 def result(desk: TheDesk, id: Id, method: str = "") -> Response:
