@@ -35,7 +35,7 @@ def test_no_request_breaks_the_server(client, mode):
     assert len(operations) > 10
     for operation in operations:
 
-        @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def probe(case):
             check(case)
