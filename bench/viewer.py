@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -94,6 +95,11 @@ def synthetic(tokens: int, response: int, seed: int = 0):
     return score(trace, find_target(trace, "response"), pairwise, likelihoods, Options())
 
 
+def chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
 def measure(attribution, targets: int) -> dict:
     from playwright.sync_api import sync_playwright
 
@@ -101,9 +107,7 @@ def measure(attribution, targets: int) -> dict:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         place = Path(folder) / "page.html"
         place.write_text(text, "utf-8")
-        browser = driver.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         opened = browser.new_page(viewport={"width": 1360, "height": 900})
         opened.goto(place.as_uri())
         opened.wait_for_selector("html[data-ready]", timeout=60_000)
@@ -121,7 +125,9 @@ def measure(attribution, targets: int) -> dict:
         "picture_megabytes": round(sum(map(len, json.loads(_data(text))["pictures"])) / 1e6, 2),
         "open_ms": round(ready, 0),
         **medians,
+        "quickest_retarget_ms": round(min(times["retarget"]), 1),
         "slowest_retarget_ms": round(max(times["retarget"]), 1),
+        "load": round(os.getloadavg()[0], 1),
         "largest_share_error": error,
         "limits": LIMITS,
     }
@@ -153,8 +159,8 @@ def main() -> None:
     parser.add_argument("--response", type=int, default=500)
     parser.add_argument("--targets", type=int, default=25, help="how many words are clicked")
     args = parser.parse_args()
-    if not shutil.which("chromium"):
-        sys.exit("there is no Chromium: apt-get install chromium")
+    if not chromium():
+        sys.exit("there is no Chromium: apt-get install chromium, or set VTRACE_CHROMIUM to its path")
     found = measure(synthetic(args.tokens, args.response), args.targets)
     if args.json:
         print(json.dumps(found, indent=1))

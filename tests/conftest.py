@@ -15,9 +15,11 @@ import pytest
 import torch
 
 import vtrace
+from opened import Opened
 from vtrace import cli
 from vtrace.lvlm import Lvlm
 from vtrace.methods.work import Work
+from vtrace.viewer import page
 
 
 @pytest.fixture(scope="session")
@@ -94,10 +96,8 @@ def pinhole_work(pinhole, trace) -> Work:
 @pytest.fixture(scope="session")
 def browser():
     """A real Chromium without a network."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: pip install playwright"
-    )
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: pip install playwright")
+    names = ("chromium", "chromium-browser", "google-chrome")
     place = os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if place is None:
         pytest.skip("there is no Chromium: apt-get install chromium, or set VTRACE_CHROMIUM to its path")
@@ -107,3 +107,19 @@ def browser():
         opened = driver.chromium.launch(executable_path=place, args=[*flags, "--disable-sync", "--no-sandbox"])
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def reader(browser, tmp_path):
+    """Open attributions in Chromium; afterwards nothing may have failed, and nothing been asked of a network."""
+    opened: list[Opened] = []
+
+    def read(*results, link: str = "", title: str = "", remarks=None, **options) -> Opened:
+        opened.append(Opened(browser, page(results, title, remarks), tmp_path, link, **options))
+        return opened[-1]
+
+    yield read
+    for one in opened:
+        one.context.close()
+        assert one.complaints == []
+        assert all(url.startswith(("file:", "data:", "blob:")) for url in one.requests), one.requests

@@ -2,91 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-import hashlib
-import io
 import re
-from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import vtrace
-from vtrace.errors import InputError
-from vtrace.report.scale import calibration_words, percent
-from vtrace.types import Patch
-from vtrace.viewer import page, policy, script, style, write_page
-
-SCREENSHOTS = Path(__file__).parent / "screenshots"
-NASTY = '<script>window.hacked = 1</script> </script><img src=x onerror="window.hacked = 2"> & {{DATA}} <!--'
-
-
-class Opened:
-    """A page from a file, and everything it complained about."""
-
-    def __init__(self, browser, text: str, folder: Path, link: str = "", **options):
-        (folder / "page.html").write_text(text, "utf-8")
-        self.context = browser.new_context(offline=True, viewport={"width": 1360, "height": 900}, **options)
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto((folder / "page.html").as_uri() + link)
-        self.page.wait_for_selector("html[data-ready]", timeout=20_000)
-
-    def text(self, selector: str) -> str:
-        return self.page.inner_text(selector)
-
-    def word(self, text: str, place: int = 0, box: str = "#response"):
-        return self.page.locator(f"{box} .w", has_text=re.compile(f"^{re.escape(text)}$")).nth(place)
-
-    def ranking(self) -> list[tuple[str, str]]:
-        rows = self.page.eval_on_selector_all(
-            "#ranking tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
-        )
-        return [(row[1].strip("“”"), row[2]) for row in rows]
-
-    def patch(self, row: int, column: int, panel: int = 0, cells: int = 8) -> tuple[float, float]:
-        """The middle of a patch on the screen, of a square grid."""
-        box = self.page.locator(f"#panel-{panel}").bounding_box()
-        return box["x"] + box["width"] * (column + 0.5) / cells, box["y"] + box["height"] * (row + 0.5) / cells
-
-    def pixels(self, panel: int = 0) -> np.ndarray:
-        data = self.page.evaluate(f"document.getElementById('panel-{panel}').toDataURL()")
-        return np.asarray(Image.open(io.BytesIO(base64.b64decode(data.split(",")[1]))).convert("RGB"), dtype=int)
-
-
-@pytest.fixture
-def reader(browser, tmp_path):
-    """Open attributions in Chromium; afterwards nothing may have failed, and nothing been asked of a network."""
-    opened: list[Opened] = []
-
-    def read(*results, link: str = "", title: str = "", remarks=None, **options) -> Opened:
-        opened.append(Opened(browser, page(results, title, remarks), tmp_path, link, **options))
-        return opened[-1]
-
-    yield read
-    for one in opened:
-        one.context.close()
-        assert one.complaints == []
-        assert all(url.startswith(("file:", "data:", "blob:")) for url in one.requests), one.requests
-
-
-def shown(attribution, count=12):
-    return [(item.label, percent(item.score)) for item in attribution.top(count)]
-
-
-def agrees(opened: Opened, expected) -> None:
-    """Every number in sight is the Python result's."""
-    assert opened.ranking() == shown(expected)
-    assert opened.text("#image-share") == f"image {percent(expected.image_share)}"
-    assert opened.text("#text-share") == f"question {percent(expected.text_share)}"
-    assert opened.text("#calibration") == calibration_words(expected)
+from opened import SCREENSHOTS, agrees, shot, shown, slide
+from vtrace.report.scale import percent
 
 
 def test_the_page_opens_on_the_exported_target_with_its_numbers(reader, attribution):
@@ -170,19 +94,14 @@ def test_a_chosen_patch_shows_its_paths_and_what_it_passes_through(reader, attri
     assert opened.page.locator(".via li").count() >= 2
     starts = opened.page.eval_on_selector_all("#wires .wire", "all => all.map(one => one.getPointAtLength(0))")
     assert starts
-    opened.page.screenshot(path=shot("paths"), full_page=True)
+    opened.page.mouse.move(2, 2)
+    opened.page.set_viewport_size({"width": 1440, "height": 1000})
+    opened.page.wait_for_timeout(150)
+    opened.page.screenshot(path=shot("paths"))
     opened.page.get_by_role("button", name="let go").click()
     assert opened.page.locator("#wires .wire").count() == 0
     opened.word("circle", box="#question").click()
     assert opened.page.locator(".routes li").first.inner_text().startswith("“circle” →")
-
-
-def slide(opened: Opened, name: str, value: float) -> None:
-    opened.page.evaluate(
-        "([id, value]) => { const one = document.getElementById(id); one.value = value;"
-        " one.dispatchEvent(new Event('input')); }",
-        [name, value],
-    )
 
 
 def test_sliders_compute_again_from_the_matrix(reader, attribution, pinhole):
@@ -269,7 +188,7 @@ def test_a_screen_reader_hears_what_is_shown(reader, attribution):
         "[...document.querySelectorAll('input, select, button, canvas')].filter(one => !(one.labels?.length"
         " || one.ariaLabel || one.innerText || one.getAttribute('aria-label'))).map(one => one.id)"
     )
-    assert unnamed == ["panel-0"] or unnamed == []
+    assert unnamed == []
 
 
 def test_a_link_leads_to_a_target(reader, attribution):
@@ -277,7 +196,8 @@ def test_a_link_leads_to_a_target(reader, attribution):
     assert opened.text("#gamma-value") == "0.50"
     assert opened.page.input_value("#sentence") == "sentence 2"
     opened.word("blue").click()
-    again = opened.page.evaluate("location.href")
+    opened.page.wait_for_url("**#target=tokens*")
+    again = opened.page.url
     agrees_with = opened.ranking()
     opened.page.goto("about:blank")
     opened.page.goto(again)
@@ -331,68 +251,6 @@ def test_methods_of_several_targets_show_the_one_that_is_asked_for(reader, pinho
     assert opened.ranking() == shown(both[1])
 
 
-def test_text_is_shown_and_never_run(reader, pinhole):
-    told = vtrace.trace(
-        pinhole, vtrace.example("dev-0").images, f"Is it {NASTY}?", response=f"{NASTY}\nFinal answer: {NASTY}"
-    )
-    found = dataclasses.replace(vtrace.attribute(pinhole, told, "answer"), method="<b>x</b>")
-    opened = reader(found, title=NASTY, remarks={"<b>x</b>": NASTY})
-    opened.page.wait_for_timeout(200)
-    assert opened.page.evaluate("window.hacked") is None
-    assert opened.page.locator("img").count() == 0
-    assert NASTY in opened.text("#response")
-    assert NASTY in opened.text("#question")
-    assert opened.page.title() == NASTY
-
-
-def test_any_script_keeps_its_offsets(reader, pinhole):
-    text = "画像 🙂🙂 has a 🙂 star and ﷽.\nFinal answer: 🙂 ok"
-    told = vtrace.trace(pinhole, vtrace.example("dev-0").images, "Ist es 星 🙂?", response=text)
-    found = vtrace.attribute(pinhole, told)
-    opened = reader(found)
-    for typed in ("star", "ok", "🙂 ok"):
-        opened.page.fill("#target-text", typed)
-        opened.page.press("#target-text", "Enter")
-        agrees(opened, found.retarget(f'"{typed}"'))
-
-
-def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhole):
-    image = vtrace.example("dev-0").images[0]
-    told = vtrace.trace(
-        pinhole, [image, image], "Which one has a red star?", response="The first.\nFinal answer: first"
-    )
-    found = vtrace.attribute(pinhole, told)
-    opened = reader(found)
-    assert opened.page.locator("#pictures canvas").count() == 2
-    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["Picture 1", "Picture 2"]
-    opened.page.mouse.move(*opened.patch(0, 0, panel=1))
-    assert "picture 2 patch row 1 column 1" in opened.text("#tip")
-
-    @dataclasses.dataclass(frozen=True)
-    class Viewed(Patch):
-        view: int = 0
-
-    # the second picture's patches, as if they were a thumbnail of the first
-    patches = tuple(Viewed(p.position, 0, p.row, p.column, p.box, view=p.image) for p in told.patches)
-    opened = reader(dataclasses.replace(found, trace=dataclasses.replace(told, patches=patches)))
-    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["Thumbnail"]
-    assert opened.page.locator("#pictures canvas.thumbnail").count() == 1
-
-
-def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
-    bare = dataclasses.replace(
-        attribution, pairwise=None, likelihoods=None, trace=dataclasses.replace(attribution.trace, images=())
-    )
-    opened = reader(bare)
-    agrees(opened, attribution)
-    assert opened.page.is_disabled("#gamma")
-    opened.word("blue").hover()
-    assert "has no scores of its own" in opened.text("#tip")
-    opened.page.uncheck("#calibrated")
-    raw = dataclasses.replace(attribution, scores=attribution.uncalibrated)
-    assert opened.ranking() == shown(raw)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("name", "width", "height"), [("wide", 1360, 900), ("narrow", 390, 844)])
 def test_the_page_fits_light_and_dark_wide_and_narrow(reader, attribution, scheme, name, width, height):
@@ -406,48 +264,3 @@ def test_the_page_fits_light_and_dark_wide_and_narrow(reader, attribution, schem
     opened.page.click("#theme")
     opened.page.click("#theme")
     assert opened.page.evaluate("document.documentElement.dataset.theme") == "dark"
-
-
-def shot(name: str) -> Path:
-    SCREENSHOTS.mkdir(exist_ok=True)
-    return SCREENSHOTS / f"{name}.png"
-
-
-class Collector(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.scripts, self.links, self.policy = [], [], ""
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.links += [found[name] for name in ("src", "href") if name in found]
-        if tag == "script":
-            self.scripts.append(found["type"])
-        if found.get("http-equiv") == "Content-Security-Policy":
-            self.policy = found["content"]
-
-
-def test_the_policy_allows_only_what_stands_in_the_file(attribution):
-    found = Collector()
-    found.feed(page([attribution]))
-    assert found.links == ["#response"]
-    assert found.scripts == ["application/json", "module"]
-    assert found.policy == policy()
-    assert "unsafe" not in policy()
-    for text in (script(), style()):
-        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy()
-        assert text in page([attribution])
-
-
-def test_writing_is_whole_or_not_at_all(attribution, trace, pinhole, tmp_path):
-    assert write_page([attribution], tmp_path / "a.html") == tmp_path / "a.html"
-    assert (tmp_path / "a.html").read_text() == page([attribution])
-    assert (attribution.save(tmp_path / "b.html")).read_text() == page([attribution])
-    with pytest.raises(InputError, match="cannot write"):
-        write_page([attribution], tmp_path / "no" / "a.html")
-    with pytest.raises(InputError, match="at least one"):
-        page([])
-    other = vtrace.attribute(pinhole, vtrace.trace(pinhole, vtrace.example("dev-0"), response="Final answer: no"))
-    with pytest.raises(InputError, match="different responses"):
-        page([attribution, other])
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "b.html"]

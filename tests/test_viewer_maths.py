@@ -218,7 +218,8 @@ def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attri
 
 
 @pytest.mark.parametrize("settings", [
-    {"calibrated": True}, {"calibrated": False}, {"gamma": 0.4, "hops": 3, "calibrated": True}, {"hops": "direct", "calibrated": True},
+    {"calibrated": True}, {"calibrated": False}, {"gamma": 0.4, "hops": 3, "calibrated": True},
+    {"hops": "direct", "calibrated": True},
 ])  # fmt: skip
 def test_support_is_the_share_in_each_word_as_its_own_target(javascript, attribution, document, settings):
     found = javascript(
@@ -267,7 +268,10 @@ def test_a_link_leads_back_to_the_state_it_was_made_of(javascript, document):
         TRACED + "const state = {...stateOf(trace, given.link)};"
         "return [linkOf(trace, state), linkOf(trace, beginning(trace)), state.target.positions.length]"
     )
-    link = "target=tokens+3-5%2C9&gamma=0.5&hops=2&calibrated=no&look=outline&numbers=yes&opacity=0.3&strongest=0.2&evidence=40"
+    link = (
+        "target=tokens+3-5%2C9&gamma=0.5&hops=2&calibrated=no&look=outline&numbers=yes&opacity=0.3&strongest=0.2"
+        "&evidence=40"
+    )
     assert javascript(body, document=document, link=link) == [link, "", 4]
     nonsense = "gamma=x&hops=-3&method=nope&opacity=9&strongest=0&evidence=zzz&other=1"
     assert javascript(body, document=document, link=nonsense)[0] == ""

@@ -94,11 +94,10 @@ class Attribution:
 
     def ranking(self) -> list[Evidence]:
         """All patches and question words, strongest first; ties keep the order of the sequence."""
-        several = len(self.trace.images) > 1
         items = [
             Evidence(
                 "image",
-                (f"picture {p.image + 1} " if several else "") + f"patch row {p.row + 1} column {p.column + 1}",
+                f"{self.trace.panel_name(p.image, p.view)} patch row {p.row + 1} column {p.column + 1}".strip(),
                 float(self.scores[p.position]), (p.position,), p.image, p.box,
             )
             for p in self.trace.patches

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from .errors import InputError
+from .errors import InputError, ModelError
 from .lvlm import Lvlm, first_line
-from .lvlm.family import grid_boxes
 from .prompt import SYSTEM_PROMPT
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
 from .types import Example, Patch, Span, Trace, Word
@@ -225,11 +224,18 @@ def _find_question(lvlm: Lvlm, example: Example, system: str, prompt: str) -> Sp
 
 
 def _patches(lvlm: Lvlm, example: Example, inputs: dict[str, Any], positions: list[int]) -> tuple[Patch, ...]:
-    patches: list[Patch] = []
-    for index, (rows, columns) in enumerate(lvlm.family.grids(inputs, lvlm.model.config)):
-        for cell, box in enumerate(grid_boxes(rows, columns, example.images[index].size)):
-            patches.append(Patch(positions[len(patches)], index, cell // columns, cell % columns, box))
-    return tuple(patches)
+    sizes = [image.size for image in example.images]
+    pictures = lvlm.family.cells(inputs, lvlm.processor, lvlm.model.config, sizes)
+    cells = [(index, *cell) for index, picture in enumerate(pictures) for cell in picture]
+    if len(cells) != len(positions):
+        raise ModelError(
+            f"the processor made {len(positions)} image tokens where {lvlm.family.name} should have {len(cells)}; "
+            "its family file does not fit this version of transformers"
+        )
+    return tuple(
+        Patch(position, index, row, column, box, view)
+        for position, (index, view, row, column, box) in zip(positions, cells, strict=True)
+    )
 
 
 def _words(text: str, offsets: list[Span], kinds: list[str]) -> list[Word]:

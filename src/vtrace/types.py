@@ -31,6 +31,7 @@ class Patch:
     row: int
     column: int
     box: Box
+    view: int = 0  # 0 for the picture in full detail, 1 for the thumbnail that some models see beside it
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,16 @@ class Trace:
     def positions(self, *kinds: str) -> list[int]:
         """Positions of the given kinds, in order."""
         return [position for position, kind in enumerate(self.kinds) if kind in kinds]
+
+    @property
+    def panels(self) -> list[tuple[int, int]]:
+        """What the model was shown and we still have, in order: picture and view."""
+        return sorted({(patch.image, patch.view) for patch in self.patches if patch.image < len(self.images)})
+
+    def panel_name(self, image: int, view: int) -> str:
+        """Empty for the only picture."""
+        names = [f"picture {image + 1}"] if len(self.images) > 1 else []
+        return " ".join([*names, *(["thumbnail"] if view else [])])
 
     @property
     def response(self) -> str:

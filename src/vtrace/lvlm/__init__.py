@@ -13,13 +13,14 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 
 from ..errors import ModelError
 from .family import Family
+from .internvl import INTERNVL
 from .processor import load_processor
 from .qwen_vl import QWEN3_VL
 from .seam import Seam
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
 EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
-FAMILIES = (QWEN3_VL,)
+FAMILIES = (QWEN3_VL, INTERNVL)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -57,7 +58,7 @@ def load(
 ) -> Lvlm:
     """Load a checkpoint. On a GPU it keeps its own dtype; on a CPU the default is float32.
 
-    `name` is a hub id, a folder, or an embedded model ("pinhole").
+    `name` is a hub id, a folder, or an embedded model ("pinhole", "pinhole-internvl").
     """
     name = str(name)
     source = str(EMBEDDED.get(name, name))

@@ -33,7 +33,7 @@ class ImageOnlyInternVLProcessor(InternVLProcessor):
         super().__init__(image_processor, tokenizer, None, image_seq_length, chat_template=chat_template, **kwargs)
 
 
-IMAGE_ONLY = {
+IMAGE_ONLY: dict[str, tuple[Any, Any]] = {
     "qwen3_vl": (ImageOnlyProcessor, Qwen2VLImageProcessorPil),
     "internvl": (ImageOnlyInternVLProcessor, GotOcr2ImageProcessorPil),
 }

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
-from .family import Arguments, Family
+from .family import Arguments, Cell, Family, Size, grid
 
 
 def _decoder(model: Any) -> Any:
     return model.model.language_model
 
 
-def _grids(inputs: Any, config: Any) -> list[tuple[int, int]]:
+def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell]]:
     merge = config.vision_config.spatial_merge_size
-    return [(int(h) // merge, int(w) // merge) for _, h, w in inputs["image_grid_thw"].tolist()]
+    grids = inputs["image_grid_thw"].tolist()
+    return [grid(h // merge, w // merge, size) for (_, h, w), size in zip(grids, sizes, strict=True)]
 
 
 def _repeat(arguments: Arguments, copies: int) -> Arguments:
@@ -55,11 +57,11 @@ QWEN3_VL = Family(
     model_types=("qwen3_vl",),
     status="supported: measured on the embedded Pinhole; larger checkpoints load through the same code",
     decoder=_decoder,
-    grids=_grids,
+    cells=_cells,
+    mix_pixels=_mix_pixels,
     repeat=_repeat,
     extras=_extras,
     with_extras=_with_extras,
     extra_rows=_extra_rows,
     patch_embed=lambda model: model.model.visual.patch_embed,
-    mix_pixels=_mix_pixels,
 )

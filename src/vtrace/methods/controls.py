@@ -21,8 +21,8 @@ def centre(work: Work, target: Target, *, width: float = 0.35) -> Outcome:
     """A Gaussian around the middle of each picture, and around the middle of the question."""
     trace = work.trace
     scores = torch.zeros(len(trace), dtype=torch.float64)
-    for image in range(1 + max(patch.image for patch in trace.patches)):
-        patches = [patch for patch in trace.patches if patch.image == image]
+    for panel in trace.panels:
+        patches = [patch for patch in trace.patches if (patch.image, patch.view) == panel]
         where = torch.tensor([[patch.row, patch.column] for patch in patches], dtype=torch.float64)
         scores[[patch.position for patch in patches]] = _bell(where, width)
     question = trace.positions("question")

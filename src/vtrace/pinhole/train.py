@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +233,8 @@ def main() -> None:
     processor, packer = recipe.processor(tokenizer), Packer(recipe, tokenizer, QUESTIONS)
     seer = Seer(model, recipe, recipe.stages[0].world)
 
-    def check(stage: Stage, step: int) -> dict:
-        if not stage.whole or step % 300 and step != stage.steps:
+    def check(stage: Stage, step: int) -> dict[str, Any]:
+        if not stage.whole or (step % 300 and step != stage.steps):
             return {}
         model.eval()
         tasks = measure(model, processor, "dev", per_task=20, blank=False, world=stage.world)["tasks"]
@@ -242,7 +243,7 @@ def main() -> None:
 
     for stage in recipe.stages:
         module = Reasoner(model, seer, packer, stage) if stage.whole else seer
-        run_stage(stage, module, work, lambda step, stage=stage: check(stage, step))
+        run_stage(stage, module, work, partial(check, stage))
 
     draft = work / "checkpoint"
     shutil.rmtree(draft, ignore_errors=True)

@@ -48,7 +48,7 @@ model: {escape(trace.model)} · {len(trace)} tokens · each method on its own sc
 
 def _card(comparison: Comparison, name: str, result: Attribution) -> str:
     scale = Scale(result)
-    pictures = "".join(picture_figure(result, index, scale) for index in range(len(result.trace.images)))
+    pictures = "".join(picture_figure(result, panel, scale) for panel in result.trace.panels)
     strongest = " · ".join(f"{escape(short(item))} {percent(item.score)}" for item in result.top(4))
     return f"""<section class="card"><h3>{escape(name)}<small>image {percent(result.image_share)} ·
 {seconds(comparison.costs[name].seconds)}</small></h3>{pictures}

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from ..colours import colour, ink
 from ..comparison import Comparison
 from .comparison import correlation, seconds, short
-from .png import FAINT, INK, LINE, SIZE, layout, picture_axes, ruler, sheet, write
+from .png import FAINT, INK, LINE, SIZE, layout, panel_size, picture_axes, ruler, sheet, write
 from .scale import Scale, percent
 
 CELL, GAP, MARGIN = 3.0, 0.4, 0.45  # inches
@@ -30,8 +30,8 @@ def draw(comparison: Comparison, path: Path) -> None:
 def build(comparison: Comparison) -> Figure:
     trace, results = comparison.trace, comparison.results
     columns = min(COLUMNS, max(2, len(results)))
-    ratio = [image.height / image.width for image in trace.images]
-    pictures = sum(CELL * r + 0.12 for r in ratio)
+    sizes = {panel: panel_size(trace, panel, CELL) for panel in trace.panels}
+    pictures = sum(high + 0.12 for _, high in sizes.values())
     measure = ruler(POINTS)
     lines = {name: layout(result, CELL, measure, ("question",))[1:-1] for name, result in results.items()}
     words = max(LINE * POINTS / SIZE * len(x) for x in lines.values())
@@ -50,11 +50,10 @@ def build(comparison: Comparison) -> Figure:
         about = f"image {percent(result.image_share)} · {seconds(comparison.costs[name].seconds)}"
         canvas.text(left + CELL, top, about, fontsize=8, color=FAINT, ha="right", va="center")
         y = top + 0.2
-        for index, image in enumerate(trace.images):
-            tall = CELL * ratio[index]
-            axes = figure.add_axes((left / width, 1 - (y + tall) / height, CELL / width, tall / height))
-            picture_axes(axes, result, index, image, scale)
-            y += tall + 0.12
+        for panel, (wide, high) in sizes.items():
+            axes = figure.add_axes((left / width, 1 - (y + high) / height, wide / width, high / height))
+            picture_axes(axes, result, panel, scale)
+            y += high + 0.12
         y = write(canvas, lines[name], left, y + 0.03, scale, POINTS)
         strongest = "   ".join(f"{short(item)} {percent(item.score)}" for item in result.top(3))
         canvas.text(left, y + 0.02, strongest, fontsize=7.5, color=FAINT, va="center", parse_math=False)

@@ -23,6 +23,8 @@ STYLE = """
 @media (max-width:760px){.vt .cols{grid-template-columns:1fr;gap:8px}}
 .vt figure{margin:22px 0 0;position:relative}
 .vt figure img{width:100%;display:block;filter:grayscale(.55) brightness(1.06)}
+.vt figure.thumb{width:45%}
+.vt figcaption{position:absolute;top:-20px;font-size:12px;color:var(--faint)}
 .vt figure svg{position:absolute;inset:0;width:100%;height:100%}
 .vt .w{border-radius:4px;padding:1px 2px;margin:0 -1px}
 .vt .t{text-decoration:underline;text-underline-offset:4px;text-decoration-thickness:2px}
@@ -45,7 +47,7 @@ def fragment(attribution: Attribution) -> str:
     """What a notebook shows."""
     trace = attribution.trace
     scale = Scale(attribution)
-    pictures = "".join(picture_figure(attribution, index, scale) for index in range(len(trace.images)))
+    pictures = "".join(picture_figure(attribution, panel, scale) for panel in trace.panels)
     notes = "".join(f'<p class="small">Note: {escape(note)}</p>' for note in attribution.warnings)
     return f"""<style>{STYLE}</style><main class="vt">
 <h1>{escape(f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer")}</h1>
@@ -58,11 +60,12 @@ def fragment(attribution: Attribution) -> str:
 </div></div></main>"""
 
 
-def picture_figure(attribution: Attribution, index: int, scale: Scale) -> str:
-    image = attribution.trace.images[index]
+def picture_figure(attribution: Attribution, panel: tuple[int, int], scale: Scale) -> str:
+    image = attribution.trace.images[panel[0]]
     patches = sorted(
-        (p for p in attribution.trace.patches if p.image == index), key=lambda p: scale.strength(p.position)
+        (p for p in attribution.trace.patches if (p.image, p.view) == panel), key=lambda p: scale.strength(p.position)
     )
+    name = attribution.trace.panel_name(*panel)
     cells = []
     for patch in patches:
         left, top, right, bottom = patch.box
@@ -80,7 +83,8 @@ def picture_figure(attribution: Attribution, index: int, scale: Scale) -> str:
             f"<title>row {patch.row + 1}, column {patch.column + 1}: {share}</title></rect>"
         )
     return (
-        f'<figure><img alt="picture {index + 1}" src="{data_url(image)}">'
+        f'<figure class="{"thumb" if panel[1] else "full"}"><figcaption>{name}</figcaption>'
+        f'<img alt="{name or "picture"}" src="{data_url(image)}">'
         f'<svg viewBox="0 0 {image.width} {image.height}" preserveAspectRatio="none" role="img" '
         f'aria-label="evidence by patch">{"".join(cells)}</svg></figure>'
     )

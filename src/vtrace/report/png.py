@@ -13,6 +13,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..attribution import Attribution, Evidence
 from ..colours import STOPS, colour, ink
+from ..types import Trace
 from .scale import Scale, calibration_words, percent
 
 INK, FAINT = "#1f1a24", "#746c7b"
@@ -33,23 +34,22 @@ def build(attribution: Attribution) -> Figure:
     trace = attribution.trace
     scale = Scale(attribution)
     measure = ruler()
-    count = len(trace.images)
-    ratios = [image.height / image.width for image in trace.images]
-    picture = min(4.6, 6.0 / max(ratios, default=1.0))
-    tall = sum(picture * ratio + GAP for ratio in ratios)
-    left = MARGIN + (picture + GAP if count else 0)
+    panels = trace.panels
+    picture = min([4.6, *(6.0 * image.width / image.height for image in trace.images)])
+    sizes = [panel_size(trace, panel, picture) for panel in panels]
+    tall = sum(high + GAP for _, high in sizes)
+    left = MARGIN + (picture + GAP if panels else 0)
     lines = layout(attribution, WIDTH - left - MARGIN, measure)
     items = attribution.top(LISTED)
     text_height = LINE * len(lines) + 1.75 + ROW * len(items)
     height = max(tall + 0.4, text_height) + 2 * MARGIN
     figure, canvas = sheet(WIDTH, height)
     top = MARGIN
-    for index, image in enumerate(trace.images):
-        tall_here = picture * ratios[index]
-        axes = figure.add_axes((MARGIN / WIDTH, 1 - (top + tall_here) / height, picture / WIDTH, tall_here / height))
-        picture_axes(axes, attribution, index, image, scale)
-        top += tall_here + GAP
-    _legend(figure, canvas, MARGIN, top, picture if count else 4.0, scale.full, height)
+    for panel, (wide, high) in zip(panels, sizes, strict=True):
+        axes = figure.add_axes((MARGIN / WIDTH, 1 - (top + high) / height, wide / WIDTH, high / height))
+        picture_axes(axes, attribution, panel, scale)
+        top += high + GAP
+    _legend(figure, canvas, MARGIN, top, picture if panels else 4.0, scale.full, height)
     bottom = write(canvas, lines, left, MARGIN, scale)
     _balance(canvas, attribution, left, bottom + 0.25, WIDTH - left - MARGIN)
     _ranking(canvas, items, left, bottom + 1.15, WIDTH - left - MARGIN)
@@ -67,12 +67,21 @@ def sheet(width: float, height: float):
     return figure, canvas
 
 
-def picture_axes(axes, attribution: Attribution, index: int, image, scale: Scale) -> None:
+def panel_size(trace: Trace, panel: tuple[int, int], width: float) -> tuple[float, float]:
+    """Width and height in inches; thumbnails are drawn smaller, as the model sees them."""
+    image, view = panel
+    wide = width * (0.45 if view else 1.0)
+    return wide, wide * trace.images[image].height / trace.images[image].width
+
+
+def picture_axes(axes, attribution: Attribution, panel: tuple[int, int], scale: Scale) -> None:
     """The picture in grey, each patch tinted by its strength; the strongest ones outlined, in their own colours."""
+    trace = attribution.trace
+    image = trace.images[panel[0]]
     grey = np.asarray(image.convert("L").convert("RGB"), dtype=float) / 255
     shown = 0.35 + 0.65 * grey
     original = np.asarray(image, dtype=float) / 255
-    patches = [p for p in attribution.trace.patches if p.image == index]
+    patches = [p for p in trace.patches if (p.image, p.view) == panel]
     for patch in patches:
         left, top, right, bottom = (round(v) for v in patch.box)
         level = scale.strength(patch.position)
@@ -86,8 +95,8 @@ def picture_axes(axes, attribution: Attribution, index: int, image, scale: Scale
             x, y, x_end, y_end = patch.box
             edge = np.array(colour(max(0.45, scale.strength(patch.position)))) / 255
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), x_end - x, y_end - y, fill=False, lw=1.6, ec=edge))
-    if len(attribution.trace.images) > 1:
-        axes.set_title(f"picture {index + 1}", fontsize=8, color=FAINT, loc="left", pad=3)
+    if name := trace.panel_name(*panel):
+        axes.set_title(name, fontsize=8, color=FAINT, loc="left", pad=3)
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():

@@ -21,7 +21,8 @@ from .export import export
 SOURCE = Path(__file__).parent / "source"
 MODULES = (
     "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "scale",
-    "state", "dom", "pictures", "words", "evidence", "wires", "methods", "controls", "figure", "main",
+    "state", "dom", "pictures", "words", "evidence", "wires", "view", "methods", "controls",
+    "figure", "main",
 )  # fmt: skip
 _IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 
@@ -57,7 +58,7 @@ def policy() -> str:
     """What the page may do: run its own script and style, and show pictures that stand in it. Nothing else."""
     return (
         f"default-src 'none'; script-src '{_digest(script())}'; style-src '{_digest(style())}'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
 

@@ -85,20 +85,19 @@ def _pictures(attribution: Attribution) -> dict[str, Any]:
     """Pictures, the panels that show them, and all pieces of evidence in the order of the sequence."""
     trace = attribution.trace
     patches = {patch.position: patch for patch in trace.patches}
-    places = sorted({(patch.image, getattr(patch, "view", 0)) for patch in trace.patches})
+    places = sorted({(patch.image, patch.view) for patch in trace.patches})
     evidence = []
     for item in sorted(attribution.ranking(), key=lambda item: (item.kind != "image", item.positions)):
         entry: dict[str, Any] = {"label": item.label, "start": item.positions[0], "stop": item.positions[-1] + 1}
         if item.kind == "image":
             patch = patches[item.positions[0]]
-            panel = places.index((patch.image, getattr(patch, "view", 0)))
+            panel = places.index((patch.image, patch.view))
             entry |= {"panel": panel, "row": patch.row, "column": patch.column, "box": [round(v, 2) for v in patch.box]}
         evidence.append(entry)
-    several = len({image for image, _ in places}) > 1
     return {
         "panels": [
             {
-                "title": f"Picture {image + 1}" * several + (" thumbnail" if several else "Thumbnail") * (view > 0),
+                "title": trace.panel_name(image, view),
                 "image": image if image < len(trace.images) else None,
                 "size": _size(trace, image),
                 "view": view,

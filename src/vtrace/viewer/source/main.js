@@ -1,81 +1,36 @@
 // One state, one way through: a change, what follows from it, and what is shown of that.
-import { attribute, exportedFor, sizeOf, support } from "./attribution.js";
+import { exportedFor, sizeOf } from "./attribution.js";
 import { showControls } from "./controls.js";
-import { element, isDark, make } from "./dom.js";
+import { element, make } from "./dom.js";
 import { showBalance, showLegend, showRanking } from "./evidence.js";
 import { copyFigure, drawFigure } from "./figure.js";
 import { showMethods } from "./methods.js";
 import { loadPictures, showPictures } from "./pictures.js";
-import { percent, rankingOf, scaleOf } from "./scale.js";
-import { beginning, linkOf, nameOfItem, positionsOf, prepare, stateOf, targetTitle } from "./state.js";
+import { percent, rankingOf } from "./scale.js";
+import { beginning, linkOf, nameOfItem, positionsOf, prepare, stateOf } from "./state.js";
 import { tokenWords } from "./targets.js";
-import { drawWires, followPaths, listPaths } from "./wires.js";
+import { lookout, shadingOf, summaryOf } from "./view.js";
+import { drawWires, listPaths } from "./wires.js";
 import { showQuestion, showResponse } from "./words.js";
-
-const HINT =
-  "Click a word or drag over a phrase to explain it. Point at a patch to see the words it supports; click it to follow its paths.";
-const EMPTY = { status: "off", scale: 1 };
 
 async function open() {
   const trace = await prepare(JSON.parse(element("data").textContent));
   const pictures = await loadPictures(trace);
   const state = { ...beginning(trace), preview: null, lit: null };
+  const look = lookout(trace);
   let view = null;
-  let followed = { key: "", paths: null };
-
-  /** Everything that is shown, from the state. */
-  function look() {
-    const method = trace.methods[state.method];
-    const settings = { gamma: state.gamma, hops: state.hops, calibrated: state.calibrated };
-    const nothing = { scores: new Float64Array(trace.kinds.length), calibration: EMPTY, missing: true };
-    const cards = trace.methods.map((one, k) => {
-      if (k !== state.method && trace.methods.length < 2) return {};
-      const result = attribute(trace, one, state.target, settings);
-      return { result, scale: result && scaleOf(trace.evidence, result.scores, state.strongest) };
-    });
-    const main = cards[state.method].result ?? nothing;
-    const previewed = state.preview && attribute(trace, method, state.preview, settings);
-    const shown = previewed || main;
-    const mainScale = cards[state.method].scale ?? scaleOf(trace.evidence, main.scores, state.strongest);
-    const lit = state.lit ?? state.pinned;
-    const key = JSON.stringify([state.method, state.target.positions, settings, state.pinned]);
-    if (key !== followed.key) followed = { key, paths: followPaths(trace, method, state.target, settings, state.pinned) };
-    const back = method.options.receivers === "token" ? 0 : 1;
-    return {
-      state, method, main, mainScale, shown, cards,
-      scale: previewed ? scaleOf(trace.evidence, shown.scores, state.strongest) : mainScale,
-      stops: isDark() ? trace.darkStops : trace.stops,
-      dark: isDark(),
-      title: targetTitle(trace, state.target),
-      shownTitle: targetTitle(trace, previewed ? state.preview : state.target),
-      lit: state.lit,
-      pinned: state.pinned,
-      support: lit === null ? null : support(trace, method, positionsOf(trace.evidence[lit]), trace.said.map(positionsOf), settings),
-      canCalibrate: method.matrix ? Boolean(method.likelihoods) : main.calibration.status === "applied",
-      paths: followed.paths,
-      predicted: (receiver) => receiver + back,
-      predicts: (receiver) => (trace.wordAt[receiver + back] ? `“${trace.wordAt[receiver + back].text}”` : ""),
-    }; // prettier-ignore
-  }
+  let linking = 0;
 
   /** A glance at something: pictures and words follow, nothing else does. */
   function glance(changes) {
     Object.assign(state, changes);
-    view = look();
+    view = look(state);
     paintPictures(view);
     question.paint(view);
     response.paint(view);
     showBalance(trace, view);
     showLegend(trace, view);
-    element("hint").textContent = shading();
-  }
-
-  /** What the colours of the response say. */
-  function shading() {
-    if (!view.support) return HINT;
-    const item = trace.evidence[state.lit ?? state.pinned];
-    const most = Math.max(...view.support);
-    return `Words are shaded by how much each relies on ${nameOfItem(item)}: the darkest by ${percent(most)} of its evidence.`;
+    element("hint").textContent = shadingOf(trace, view);
   }
 
   /** A choice: everything follows, also the address. */
@@ -87,9 +42,15 @@ async function open() {
     paintCards(view);
     paintControls(view);
     describeMissing();
+    element("status").textContent = summaryOf(trace, view);
+    clearTimeout(linking); // browsers do not like an address that changes with every pixel of a slider
+    linking = setTimeout(() => location.protocol !== "about:" && history.replaceState(null, "", address()), 150);
+  }
+
+  /** A link to what is shown. */
+  function address() {
     const link = linkOf(trace, state);
-    history.replaceState(null, "", link ? `#${link}` : location.pathname + location.search);
-    element("status").textContent = summary();
+    return location.href.split("#")[0] + (link && `#${link}`);
   }
 
   function describeMissing() {
@@ -107,14 +68,6 @@ async function open() {
       return button;
     });
     problem.replaceChildren(`${view.method.label} keeps no matrix and was not run for ${view.title}. It was for: `, ...links.flatMap((link, k) => (k ? [", ", link] : [link])));
-  }
-
-  function summary() {
-    const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.main.scores, places));
-    const best = rankingOf(view.mainScale.shares)
-      .slice(0, 3)
-      .map((k) => `${trace.evidence[k].label} ${percent(view.mainScale.shares[k])}`);
-    return `${view.method.label}, ${view.title}: image ${percent(image)}, question ${percent(text)}. Strongest: ${best.join(", ")}.`;
   }
 
   const targetOf = (words) => {
@@ -192,7 +145,7 @@ async function open() {
   element("copy-png").addEventListener("click", async () => flash("copy-png", await copyFigure(drawFigure(trace, pictures, view))));
   element("copy-link").addEventListener("click", async () => {
     try {
-      await navigator.clipboard.writeText(location.href);
+      await navigator.clipboard.writeText(address());
       flash("copy-link", "Copied");
     } catch {
       flash("copy-link", "It is in the address bar");

@@ -90,8 +90,8 @@ function mark(context, [x, y, w, h], style, pixel) {
 }
 
 function writeShare(context, text, x, y, w, h, ink) {
-  const size = Math.min(h * 0.36, (w / text.length) * 1.5, 22);
-  if (size < 7) return;
+  const size = Math.min(h * 0.3, (w / text.length) * 1.15, 22);
+  if (size < 7 || text.startsWith("<")) return;
   context.font = `600 ${size}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "middle";
@@ -135,7 +135,7 @@ export function showPictures(trace, pictures, act) {
     const pixel = window.devicePixelRatio || 1;
     panels.forEach((canvas, index) => {
       const width = Math.max(1, canvas.clientWidth * pixel);
-      const cursor = document.activeElement === canvas ? canvas.cursor : null;
+      const cursor = canvas.matches(":focus-visible") ? canvas.cursor : null;
       paintPanel(canvas, trace, pictures, index, { ...view, cursor, pixel, dark: isDark() }, width);
     });
   };
@@ -170,7 +170,10 @@ function listen(canvas, trace, index, act) {
   });
   canvas.addEventListener("click", (event) => {
     const found = under(event);
-    if (found !== null) act.pin(found);
+    if (found === null) return;
+    canvas.cursor = found; // where the arrow keys go on
+    showTip(null);
+    act.pin(found);
   });
   const cells = trace.evidence.flatMap((item, k) => (item.panel === index ? [k] : []));
   canvas.cursor = cells[0] ?? null;

@@ -1,5 +1,5 @@
 // Routes: the strongest single paths from a piece of evidence to the target, and the words its credit passes through.
-import { edgeScale, indicator, logAdd, logSum, outflowAll, reachAll } from "./multihop.js";
+import { edgeScale, indicator, logSum, outflowAll, reachAll } from "./multihop.js";
 import { rowStart } from "./quantised.js";
 
 /** log of the weights of source positions: what each passes on in its score, (1 + In). */

@@ -89,8 +89,8 @@ function routeLine(trace, view, route) {
   const names = route.positions.map((position) => nameOf(trace, position));
   const line = make("li", {});
   names.forEach((name, k) => line.append(k ? " → " : "", make("span", { className: "stop" }, name)));
-  const told = view.predicts(route.positions.at(-1));
-  if (told) line.append(" → ", make("span", { className: "stop target" }, told));
+  const told = view.predicted(route.positions.at(-1));
+  if (told) line.append(" → ", make("span", { className: "stop target" }, `“${told.text}”`));
   line.append(make("span", { className: "n faint" }, ` ${percent(route.share)}`));
   return line;
 }
@@ -115,7 +115,7 @@ export function drawWires(trace, view, spans) {
   };
   const most = view.paths.routes[0]?.share || 1;
   [...view.paths.routes].reverse().forEach((route) => {
-    const told = trace.wordAt[view.predicted(route.positions.at(-1))];
+    const told = view.predicted(route.positions.at(-1));
     const points = route.positions.map(middle).filter(Boolean);
     const end = told && middle(told.start);
     if (end) points.push(end);
