@@ -14,7 +14,7 @@ ORDER = [
     "errors", "types", "prompt", "spans", "targets",
     "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution",
     "parallel", "perturb", "methods", "meter", "comparison", "files", "colours", "viewer", "report",
-    "benchmarks", "examples", "faithfulness", "studies", "doctor", "pinhole", "cli",
+    "benchmarks", "examples", "faithfulness", "studies", "doctor", "pinhole", "serve", "cli",
 ]  # fmt: skip
 LATE = {("attribution", "report"), ("comparison", "report")}  # .save and notebook pictures, imported inside methods
 MATHS = {
