@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from .errors import InputError, ModelError
-from .lvlm import Lvlm, first_line
+from .errors import InputError, ModelError, first_line
+from .lvlm import Lvlm
 from .prompt import SYSTEM_PROMPT
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
 from .types import Example, Patch, Span, Trace, Word

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from ..errors import ModelError
+from ..errors import ModelError, first_line
 from .family import Family
 from .internvl import INTERNVL
 from .processor import load_processor
@@ -101,8 +101,3 @@ def family_of(config: Any, name: str) -> Family:
     if config.model_type not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise ModelError(f"{name} is a {config.model_type!r} model, which takes no pictures; choose one of: {known}")
     raise ModelError(f"the model family {config.model_type!r} of {name} is not supported yet; supported: {known}")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a message, without its closing full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
