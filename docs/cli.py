@@ -6,7 +6,17 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("doctor",))
+COMMANDS = (
+    (),
+    ("explain",),
+    ("compare",),
+    ("methods",),
+    ("benchmarks",),
+    ("evaluate",),
+    ("table",),
+    ("study",),
+    ("doctor",),
+)
 
 
 def reference() -> str:

@@ -20,7 +20,7 @@ from string import ascii_uppercase
 from typing import Literal
 
 from ..types import Example, Gold
-from .quantity import read_quantity, same_quantity
+from .quantity import find_quantity, read_quantity, same_quantity
 
 Verdict = Literal["correct", "wrong", "unparsed", "undecided"]
 CORRECT: dict[str, bool | None] = {"correct": True, "wrong": False, "unparsed": False, "undecided": None}
@@ -103,9 +103,8 @@ def _contains(text: str, part: str) -> bool:
 
 
 def _yesno(gold: Gold, text: str) -> Verdict:
-    found = re.findall(r"\b(yes|no)\b", text.lower())
-    first = re.match(r"\W*(yes|no)\b", text.lower())
-    said = {first[1]} if first else set(found)
+    first = re.match(r"\W*(yes|no)\b(?!\s+or\b)", text.lower())
+    said = {first[1]} if first else set(re.findall(r"\b(yes|no)\b", text.lower()))
     if len(said) != 1:
         return "unparsed"
     return "correct" if said.pop() in (right.lower() for right in gold.answers) else "wrong"
@@ -117,7 +116,7 @@ def _maths(gold: Gold, text: str) -> Verdict:
     for right in gold.answers:
         if (several := _list(right)) is not None:
             return _lists(several, text, gold.decimals)
-        expected, found = read_quantity(right), read_quantity(text)
+        expected, found = read_quantity(right), find_quantity(text)
         if expected is None:
             return "undecided"  # a formula; it may be the same one in another form
         if found is None:
@@ -199,7 +198,7 @@ def _named_letters(text: str, letters: str, options: Sequence[str]) -> set[str]:
 
 
 def _by_number(text: str, options: Sequence[str]) -> str | None:
-    found = read_quantity(text)
+    found = find_quantity(text)
     if found is None:
         return None
     known = [(letter, read_quantity(option)) for letter, option in lettered(options)]

@@ -21,7 +21,7 @@ def _key(row: Row) -> str:
 
 
 HALLUSIONBENCH = Source(
-    "hallusionbench", "HallusionBench (with pictures)", 951, "not stated (its code: BSD 3-Clause)",
+    "hallusionbench", "HallusionBench (with pictures)", 951, "not stated",
     ("lmms-lab/HallusionBench", "lmms-lab-encoder/HallusionBench"), ("data/image-*.parquet",), "HallusionBench",
     ("category", "subcategory", "set_id", "figure_id", "question_id", "question", "gt_answer", "image"),
     _key, _example, free="yesno",

@@ -12,7 +12,8 @@ MOST_POWER = 64
 
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?|\.\d+"
 _TOKEN = re.compile(rf"\s*({_NUMBER}|pi|sqrt|frac|[-+*/^(){{}}])")
-_LONE_NUMBER = re.compile(rf"(?<![\w.])[-+]?(?:{_NUMBER})(?:\s*/\s*\d+)?(?![\w.]*\w)")
+_LONE_NUMBER = re.compile(rf"(?<![\w.(])[-+]?(?:{_NUMBER})(?:/\d+)?(?![\w.]*\w|\))")
+_ALGEBRA = re.compile(r"[*^=+\\{}\[\]]|-\s|[^a-zA-Z\d]/|/[^a-zA-Z\d]|[a-zA-Z]/\d")
 _WRITTEN_AS = (
     (r"\\[dtc]frac", "frac"),
     (r"\\(frac|sqrt|pi)\b", r" \1"),
@@ -27,8 +28,9 @@ _WRITTEN_AS = (
     (r"\b(\d+)\s+(\d+)\s*/\s*(\d+)", r"(\1+\2/\3)"),  # 2 1/2
     (r"\b(\d+)\s*frac\s*\{(\d+)\}\s*\{(\d+)\}", r"(\1+\2/\3)"),
 )
+_SYMBOLS = "mm|cm|dm|km|m|in|ft|kg|mg|g|ms|s|min|h|ml|l|Hz|kW|W|V|A|N|J|Pa|K|C|F"
 _UNIT = re.compile(
-    r"(?<=[\d)}])\s*(?:square |cubic )?[a-zA-Zµ]+(?:\s*(?:\^?\{?[23]\}?|[²³]))?(?:\s*/\s*[a-zA-Z]+)?\s*$"
+    rf"(?<=[\d)}}])(?:\s*(?:{_SYMBOLS})|\s+[a-zA-Z]{{2,}}(?: [a-z]+)?)(?:\s*\^?\{{?[23]\}}?)?(?:\s*/\s*[a-zA-Z]+)?\s*$"
 )
 
 
@@ -41,14 +43,22 @@ class Quantity:
 
 
 def read_quantity(text: str) -> Quantity | None:
-    """The number that a text states: the whole text, what stands behind "=", or the only number in it."""
+    """The number that a text is: all of it, or what stands behind "=", with or without a unit."""
     text = plain_numbers(text)
     behind = re.split(r"[=≈]|\bapproximately\b|\babout\b", text)[-1]
     for candidate in (text, behind, _UNIT.sub("", behind)):
         if found := parse_quantity(candidate):
             return found
-    lone = {match.group().replace(" ", "") for match in _LONE_NUMBER.finditer(text)}
-    return parse_quantity(lone.pop()) if len(lone) == 1 else None
+    return None
+
+
+def find_quantity(text: str) -> Quantity | None:
+    """The number that a text is, or else the only one in a sentence."""
+    if whole := read_quantity(text):
+        return whole
+    text = plain_numbers(text)
+    lone = {match.group() for match in _LONE_NUMBER.finditer(text)}
+    return parse_quantity(lone.pop()) if len(lone) == 1 and not _ALGEBRA.search(text) else None
 
 
 def plain_numbers(text: str) -> str:
@@ -83,15 +93,20 @@ def same_quantity(found: Quantity, gold: Quantity, decimals: int | None = None) 
 
     A rounding has to show at least two places, so that 0 is no rounding of 0.5.
     """
-    difference = abs(found.value - gold.value)
+    difference = abs(Fraction(found.value) - Fraction(gold.value))
     if decimals is not None:
-        return difference <= Fraction(1, 2 * 10**decimals) + Fraction(1, 10**12)
+        return difference <= _half_a_unit(decimals)
     if isinstance(found.value, Fraction) and isinstance(gold.value, Fraction):
         return difference == 0
     places = found.places if isinstance(gold.value, float) else gold.places
     if places is not None and places >= 2:
-        return difference <= 0.5 * 10**-places + 1e-12
-    return difference <= 1e-9 * max(1.0, abs(float(gold.value)))
+        return difference <= _half_a_unit(places)
+    return float(difference) <= 1e-9 * max(1.0, abs(float(gold.value)))
+
+
+def _half_a_unit(places: int) -> Fraction:
+    """Of the last place; a little more, because a root is not exact."""
+    return Fraction(1, 2 * 10**places) + Fraction(1, 10**12)
 
 
 # The grammar: each function reads what it can from the left, and returns the value and the tokens that are left.
@@ -132,7 +147,7 @@ def _power(tokens: list[str]) -> Read:
     base, tokens = _atom(tokens)
     if tokens and tokens[0] == "^":
         exponent, tokens = _signed(tokens[1:])
-        if abs(exponent) > MOST_POWER:
+        if abs(float(exponent)) > MOST_POWER:
             raise OverflowError
         whole = isinstance(exponent, Fraction) and exponent.denominator == 1
         if whole and isinstance(base, Fraction):

@@ -45,6 +45,7 @@ def open_source(source: Source, data: Path | None = None) -> Benchmark:
     if not place.exists():
         raise InputError(f"there is no {place}; give a folder of Parquet files, a Parquet file or a TSV file")
     paths = [place] if place.is_file() else _files(source, place)
+    make: Callable[[Row], Example]
     if paths[0].suffix == ".tsv":
         rows, make = read_tsv(paths[0], source.title), partial(tsv_example, free=source.free)
         keys = [row["index"] for row in rows.texts]

@@ -27,6 +27,7 @@ def read_tsv(path: Path, title: str) -> Rows:
     texts: list[Row] = []
     places: list[tuple[int, int]] = []
     by_index: dict[str, int] = {}
+    lost: list[tuple[str, str]] = []
     with path.open("rb") as file, _large_fields():
         lines = _Lines(file)
         reader = csv.reader(lines, delimiter="\t")
@@ -45,9 +46,9 @@ def read_tsv(path: Path, title: str) -> Rows:
         except (csv.Error, UnicodeDecodeError) as error:
             if not texts:
                 raise InputError(f"{path.name} is not a table of VLMEvalKit: {first_line(error)}") from error
-            lost = ((path.name, f"the file is cut off or damaged ({first_line(error)}); download it again"),)
-        else:
-            lost = ()
+            lost.append(
+                (path.name, f"the rest of the file is cut off or damaged ({first_line(error)}); download it again")
+            )
 
     def whole(number: int) -> Row:
         start, stop = places[number]
@@ -60,7 +61,7 @@ def read_tsv(path: Path, title: str) -> Rows:
         row = whole(number)
         return row | {"image": _pictures(row["image"], lambda index: whole(by_index[index])["image"])}
 
-    return Rows(texts, with_pictures, lost)
+    return Rows(texts, with_pictures, tuple(lost))
 
 
 class _Lines:

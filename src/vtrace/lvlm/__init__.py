@@ -16,6 +16,7 @@ from .family import Family
 from .internvl import INTERNVL
 from .processor import load_processor
 from .qwen_vl import QWEN3_VL
+from .revision import revision_of
 from .seam import Seam
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
@@ -51,6 +52,11 @@ class Lvlm:
     @property
     def image_token_id(self) -> int:
         return self.model.config.image_token_id
+
+    @property
+    def revision(self) -> str:
+        """Tells apart models of the same name."""
+        return revision_of(self.model)
 
 
 def load(
