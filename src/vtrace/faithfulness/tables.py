@@ -126,12 +126,10 @@ def _evidence_lines(
     return lines
 
 
-def _paired(values: dict[tuple[str, str], float], methods: list[str]) -> dict[str, np.ndarray]:
-    """Arrays over the items that every method has, in one order."""
-    items: dict[str, int] = {}
-    for _, item in values:
-        items[item] = items.get(item, 0) + 1
-    common = [i for i in items if all((m, i) in values and np.isfinite(values[m, i]) for m in methods)]
+def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> dict[str, np.ndarray]:
+    """Arrays over the items that every method has, in one order. The database keeps what is not a number as None."""
+    items = dict.fromkeys(item for _, item in values)
+    common = [item for item in items if all(values.get((m, item)) is not None for m in methods)]
     return {m: np.array([values[m, i] for i in common]) for m in methods}
 
 
