@@ -26,7 +26,7 @@ from vtrace.methods import METHODS
 from vtrace.prompt import SYSTEM_PROMPT
 
 MODEL, COMMIT = "Qwen/Qwen3-VL-8B-Instruct", "0123456789abcdef0123456789abcdef01234567"
-REPLY = 6  # tokens; a random model never stops by itself
+REPLY = 4  # tokens; a random model never stops by itself
 PLAN = Plan(("random", "attention"), steps=2, max_new_tokens=40)
 
 
@@ -44,7 +44,7 @@ def in_cache(home: Path, kind: str, name: str) -> Path:
 def home(random_lvlm, tmp_path_factory):
     """A home of the hub that has the model and MMStar: both small, both through the real loading code."""
     home = tmp_path_factory.mktemp("home")
-    rows = mmstar_rows(3)
+    rows = [row | {"question": "Hue?\nOptions: A: red, B: green"} for row in mmstar_rows(3)]  # short, for the slow ones
     rows[1]["image"]["bytes"] = rows[1]["image"]["bytes"][:50]
     data = write_parquet(in_cache(home, "dataset", "Lin-Chen/MMStar") / "mmstar.parquet", "mmstar", rows)
     prompt = encode_prompt(random_lvlm, tidy(find_benchmark("mmstar", data).example(0)), SYSTEM_PROMPT)[1]
