@@ -151,7 +151,9 @@ def study(
     model: Model = "pinhole",
     benchmark: BenchmarkOption = "shapes-dev",
     data: DataOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = 50,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many examples; default: 50, fewer for slow studies.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder; each study gets one of its own in it.")] = Path("studies"),
     blur: Annotated[
         float | None, typer.Option(min=0.0, help="Radius of the blur as a share of the longer side.")
@@ -162,11 +164,11 @@ def study(
     quiet: QuietOption = False,
 ) -> None:
     """An ablation or figure of the paper, or one of our own: a table and a plot. Resumable."""
-    from ..studies import STUDIES, find_study
+    from ..studies import PROFILES, STUDIES, find_study
 
     if name == "list":
-        for known, facts in STUDIES.items():
-            print(f"{known:<12} {facts.about}")
+        for known in (*STUDIES, *PROFILES):
+            print(f"{known:<12} {find_study(known).about}")
         return
     find_study(name)
     with progress(quiet) as say:

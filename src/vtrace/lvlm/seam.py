@@ -22,7 +22,7 @@ from transformers.masking_utils import sdpa_mask
 from ..errors import ModelError
 from .family import Arguments, Family
 
-BATCH_TOKENS = 1536  # decode together as many sequences as fit; beyond that one at a time
+BATCH_TOKENS = 1024  # decode together as many sequences as fit; beyond that one at a time
 
 
 @dataclass(frozen=True)

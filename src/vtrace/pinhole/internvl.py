@@ -97,8 +97,8 @@ PINHOLE_INTERNVL = Recipe(
     image_token="<IMG_CONTEXT>",
     readouts=2,
     stages=(
-        Stage("see", WORLD, 450, images=32, whole=False),
-        Stage("reason", WORLD, 1000, images=16, see_weight=0.1, tower_rate=0.25),
+        Stage("see", WORLD, 600, images=32, whole=False),
+        Stage("reason", WORLD, 700, images=16, see_weight=0.3),
     ),
     tokenizer=lambda: build_tokenizer(
         SPECIAL, start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>",

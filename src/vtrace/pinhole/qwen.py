@@ -102,7 +102,7 @@ PINHOLE = Recipe(
     stages=(
         Stage("see", NURSERY, 450, images=32, whole=False),
         Stage("reason", NURSERY, 1900, images=16, see_weight=0.1, tower_rate=0.25),
-        Stage("sharpen", WORLD, 500, images=16, see_weight=0.3),
+        Stage("sharpen", WORLD, 600, images=16, see_weight=0.3),
     ),
     tokenizer=lambda: build_tokenizer(SPECIAL),
     processor=build_processor,

@@ -1,6 +1,7 @@
 """The paper's ablations and figures as named studies: variants of methods, evaluated on the same items.
 
-A study is data: which variants, on which targets, and what its plot shows.
+A study is data: which variants, on which targets, and what its plot shows. Those that are no table of methods, such as
+time by length, are profiles.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import InputError
+from .profiles import PROFILES, Profile
 
 GAMMAS = (0.1, 0.25, 0.5, 0.75, 1.0)
 HOPS = (1, 2, 4, 8)
@@ -99,7 +101,8 @@ STUDIES: dict[str, Study] = {
 }
 
 
-def find_study(name: str) -> Study:
-    if name not in STUDIES:
-        raise InputError(f"unknown study {name!r}; there are: {', '.join(STUDIES)}")
-    return STUDIES[name]
+def find_study(name: str) -> Study | Profile:
+    known: dict[str, Study | Profile] = {**STUDIES, **PROFILES}
+    if name not in known:
+        raise InputError(f"unknown study {name!r}; there are: {', '.join(known)}")
+    return known[name]

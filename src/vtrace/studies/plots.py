@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from ..faithfulness.statistics import Summary
 from ..faithfulness.store import Run
 from ..faithfulness.tables import Line, Table
 from . import Study
+from .profiles import Profile
 
 INK, FAINT = "#1f1a24", "#746c7b"
 COLOURS = ("#4c125c", "#de5762", "#fba052", "#2a7f9e", "#6b9e3f", "#9a7fb8", "#8a6d3b", "#b0a8b6")
@@ -22,9 +25,39 @@ SETTINGS = ("image", "joint")
 
 def draw(name: str, study: Study, run: Run, table: Table, folder: Path) -> list[Path]:
     """Write NAME.png and NAME.svg; where they are."""
-    figure = {"bars": _bars, "lines": _lines, "curves": _curves}[study.plot](study, run, table)
+    plot = {"bars": _bars, "lines": _lines, "curves": _curves}[study.plot]
+    return _save(name, study.about, plot(study, run, table), folder)
+
+
+def draw_profile(name: str, profile: Profile, means: dict[tuple[str, str], list[tuple[float, Summary]]], folder: Path):
+    """The same for a profile, from means by panel and series."""
+    series = list(dict.fromkeys(label for _, label in means))
+    figure, axes = _figure(1, len(profile.panels), 1 + 4.4 * len(profile.panels), 4.2)
+    for ax, (title, panel) in zip(axes[0], profile.panels.items(), strict=True):
+        ax.set_title(title, fontsize=9, color=INK, loc="left")
+        ax.set_xlabel(panel.x, fontsize=8, color=FAINT)
+        ax.set_ylabel(panel.y, fontsize=8, color=FAINT)
+        for scale, log in zip((ax.set_xscale, ax.set_yscale), panel.log, strict=True):
+            if log:
+                scale("log")
+        places: set[float] = set()
+        for number, label in enumerate(series):
+            points = means.get((title, label), [])
+            colour, x = COLOURS[number % len(COLOURS)], [x for x, _ in points]
+            places.update(x)
+            size = 6 if panel.scatter else 3.5
+            ax.plot(x, [s.mean for _, s in points], "-", marker="o", ms=size, color=colour, label=label)
+            ax.fill_between(x, [s.low for _, s in points], [s.high for _, s in points], color=colour, alpha=0.12)
+        ticks = panel.ticks or {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in sorted(places)}
+        if not panel.scatter:
+            ax.set_xticks(list(ticks), list(ticks.values()))
+            ax.minorticks_off()
+    return _save(name, profile.about, _with_legend(figure, axes, series), folder)
+
+
+def _save(name: str, about: str, figure: Figure, folder: Path) -> list[Path]:
     top = 1 - 0.1 / figure.get_figheight()
-    figure.text(0.02, top, f"{name}: {study.about}", ha="left", va="top", fontsize=12, color=INK)
+    figure.text(0.02, top, f"{name}: {about}", ha="left", va="top", fontsize=12, color=INK)
     paths = [folder / f"{name}.{ending}" for ending in ("png", "svg")]
     for path in paths:
         figure.savefig(path, dpi=130, facecolor="white")
@@ -43,9 +76,11 @@ def _figure(rows: int, columns: int, width: float, height: float):
     return figure, axes
 
 
-def _with_legend(figure: Figure, axes: Any) -> Figure:
+def _with_legend(figure: Figure, axes: Any, order: Sequence[str] = ()) -> Figure:
     """One legend for all panels, in the heading."""
-    handles, labels = axes[0, 0].get_legend_handles_labels()
+    known = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    labels = list(order or known)
+    handles = [known[label] for label in labels]
     rows = -(-len(labels) // 4)
     figure.legend(
         handles, labels, loc="upper left", bbox_to_anchor=(0.015, 1 - 0.42 / figure.get_figheight()), fontsize=8,

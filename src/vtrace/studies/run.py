@@ -1,36 +1,141 @@
-"""Run a study: evaluate its variants, then write its table and its plot."""
+"""Run a study: measure its items, then write its table and its plot."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ..benchmarks import Benchmark
+from ..errors import InputError, VTraceError
 from ..faithfulness.run import Plan, Report, evaluate
+from ..faithfulness.statistics import Summary, summarise
 from ..faithfulness.store import read_run
 from ..faithfulness.tables import markdown, tabulate
 from ..files import write_atomically
+from ..generate import trace
 from ..lvlm import Lvlm
-from . import find_study
-from .plots import draw
+from . import Study, find_study
+from .plots import draw, draw_profile
+from .profiles import Point, Profile
+
+LIMIT = 50
+Means = dict[tuple[str, str], list[tuple[float, Summary]]]  # by panel and series: x, and y over items
 
 
 def run_study(
     name: str, lvlm: Lvlm, benchmark: Benchmark, out: Path, *, limit: int | None = None, seed: int = 0,
     blur: float | None = None, report: Report = lambda done, total, key: None,
 ) -> list[Path]:  # fmt: skip
-    """Measure what is missing, and write NAME.md, NAME.png and NAME.svg into `out`."""
-    study = find_study(name)
+    """Measure what is missing, and write NAME.md, NAME.png and NAME.svg into `out`/NAME."""
+    study, folder = find_study(name), out / name
+    if isinstance(study, Study):
+        return _run_variants(name, study, lvlm, benchmark, folder, limit or LIMIT, seed, blur, report)
+    items = _measure(study, lvlm, benchmark, folder, limit or study.limit, seed, blur, report)
+    means = _means(study, [points for points in items.values() if points])
+    left_out = sum(not points for points in items.values())
+    facts = f"{lvlm.name} on {benchmark.name}, {len(items) - left_out} examples, seed {seed}."
+    facts += f" Left out, because they have no final answer or are too long: {left_out}." if left_out else ""
+    page = _page(name, study.about, _tables(study, means) + f"\n{facts}\n", folder)
+    return [page, *draw_profile(name, study, means, folder)]
+
+
+def _run_variants(
+    name: str, study: Study, lvlm: Lvlm, benchmark: Benchmark, folder: Path, limit: int, seed: int,
+    blur: float | None, report: Report,
+) -> list[Path]:  # fmt: skip
     plan = Plan(
         methods=tuple(study.variants), targets=study.targets, seed=seed, blur=blur,
         options={label: options for label, (_, options) in study.variants.items() if options},
         variants={label: method for label, (method, _) in study.variants.items()},
     )  # fmt: skip
-    folder = out / name
     evaluate(lvlm, benchmark, plan, folder, limit=limit, report=report)
     run = read_run(folder)
     table = tabulate(run, methods=list(study.variants), subsets=study.subsets, against=next(iter(study.variants)))
-    text = f"# {name}\n\n{study.about[0].upper()}{study.about[1:]}.\n\n![{study.about}]({name}.png)\n\n" + markdown(
-        table, intervals=True
-    )
-    page = write_atomically(folder / f"{name}.md", lambda file: file.write_text(text, "utf-8"))
-    return [page, *draw(name, study, run, table, folder)]
+    return [
+        _page(name, study.about, markdown(table, intervals=True), folder),
+        *draw(name, study, run, table, folder),
+    ]
+
+
+def _page(name: str, about: str, tables: str, folder: Path) -> Path:
+    text = f"# {name}\n\n{about[0].upper()}{about[1:]}.\n\n![{about}]({name}.png)\n\n{tables}"
+    return write_atomically(folder / f"{name}.md", lambda file: file.write_text(text, "utf-8"))
+
+
+def _measure(
+    profile: Profile, lvlm: Lvlm, benchmark: Benchmark, folder: Path, limit: int, seed: int, blur: float | None,
+    report: Report,
+) -> dict[str, list[Point]]:  # fmt: skip
+    """Points of every item; one line of a file each, so that an interrupted study goes on where it stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    radius = blur or benchmark.blur
+    settings = {"model": lvlm.name, "benchmark": benchmark.name, "seed": seed, "blur": radius}
+    path, known = folder / "points.jsonl", {}
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    for entry in filter(None, map(_entry, lines)):
+        if entry["settings"] != settings:
+            raise InputError(f"{folder} holds a study with other settings ({entry['settings']}); choose another --out")
+        known[entry["item"]] = entry["points"]
+    count = min(limit, benchmark.size)
+    found: dict[str, list[Point]] = {}
+    for index in range(count):
+        key = benchmark.key(index)
+        report(index, count, key)
+        if key not in known:
+            try:
+                known[key] = profile.measure(lvlm, trace(lvlm, benchmark.example(index)), radius, seed)
+            except VTraceError:
+                known[key] = []
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"item": key, "settings": settings, "points": known[key]}) + "\n")
+        found[key] = known[key]
+    report(count, count, "")
+    return found
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    """A line of the file; the last one of a killed process may be cut off."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _means(profile: Profile, items: list[list[Point]]) -> Means:
+    collected: dict[tuple[str, str], dict[float, list[tuple[float, float]]]] = {}
+    for panel, series, x, y in (point for points in items for point in points):
+        place = 0.0 if profile.panels[panel].scatter else x
+        collected.setdefault((panel, series), {}).setdefault(place, []).append((x, y))
+    return {
+        key: [
+            (float(np.mean([x for x, _ in pairs])), _summary(np.array([y for _, y in pairs])))
+            for _, pairs in sorted(places.items())
+        ]
+        for key, places in collected.items()
+    }
+
+
+def _summary(values: np.ndarray) -> Summary:
+    return summarise({"": values}, None, True, draws=2000)[""]
+
+
+def _tables(profile: Profile, means: Means) -> str:
+    """One table per panel: series by x."""
+    text = ""
+    for title, panel in profile.panels.items():
+        rows = {series: points for (where, series), points in means.items() if where == title}
+        if panel.scatter:
+            text += f"| {title} | {panel.x} | {panel.y} |\n| --- | --- | --- |\n"
+            text += "".join(f"| {name} | {p[0][0]:.3f} | {p[0][1].mean:.3f} |\n" for name, p in rows.items()) + "\n"
+            continue
+        places = sorted({x for points in rows.values() for x, _ in points})
+        heads = [(panel.ticks or {}).get(x, f"{x:.3g}") for x in places]
+        text += f"| {title}: {panel.y} by {panel.x} | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}\n"
+        for name, points in rows.items():
+            values = {x: f"{s.mean:.3f}" if abs(s.mean) < 100 else f"{s.mean:.0f}" for x, s in points}
+            text += f"| {name} | {' | '.join(values.get(x, '') for x in places)} |\n"
+        text += "\n"
+    return text

@@ -1,0 +1,226 @@
+"""Studies that are not a table of methods: what is measured on one frozen trace, as points of a plot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..attribution import log_scores_of
+from ..faithfulness.curves import ranked
+from ..faithfulness.measure import Measure
+from ..generate import retrace
+from ..lvlm import Lvlm
+from ..meter import Meter
+from ..methods import run_method
+from ..methods.work import Work
+from ..perturb import Perturbation
+from ..targets import find_target
+from ..types import Example, Options, Target, Trace
+
+BUDGETS = (1, 2, 5, 10, 20, 30, 50)  # per cent of image and question tokens
+RADII = (0.02, 0.04, 1 / 12, 1 / 6, 1 / 4)
+HOPS = (1, 2, 4, 8, 16, 0)  # 0: all
+DISTANCES = (1, 5, 20, 50, 100)  # tokens; the last bin holds what is farther away
+LENGTHS = (256, 512, 1024, 2048)
+COMPARED = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "attnlrp", "rollout", "random")
+TIMED = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "rollout", "attnlrp", "chefer", "gradient")
+Point = tuple[str, str, float, float]  # panel, series, x, y
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Axes of a plot."""
+
+    x: str
+    y: str
+    log: tuple[bool, bool] = (False, False)
+    scatter: bool = False  # one dot per series, at the mean of its points
+    ticks: dict[float, str] | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A function from a trace to points, and the panels they belong to."""
+
+    about: str
+    panels: dict[str, Panel]
+    measure: Callable[[Lvlm, Trace, float, int], list[Point]]  # with the radius of the blur, and a seed
+    limit: int = 50
+
+
+def budget(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
+    """Among the strongest k % of image and question tokens: how many are of the image, and how much of the answer's
+    probability comes back when only they are shown."""
+    target, inputs = find_target(trace, "answer"), trace.positions("image", "question")
+    image, answer = set(trace.positions("image")), [p - trace.prompt_length for p in target.positions]
+    work, perturbation = Work.of(lvlm, trace), Perturbation(lvlm, trace, blur)
+    orders = {name: ranked(_scores(name, work, target, seed), inputs) for name in COMPARED}
+    shown = {(name, k): orders[name][: max(1, round(k / 100 * len(inputs)))] for name in COMPARED for k in BUDGETS}
+    states = [inputs, [], *([p for p in inputs if p not in set(kept)] for kept in shown.values())]
+    chances = perturbation.log_probabilities(states)[:, answer].mean(1).exp().tolist()
+    nothing, everything = chances[:2]
+    points: list[Point] = []
+    for (name, k), chance in zip(shown, chances[2:], strict=True):
+        points.append(("image tokens", name, k, 100 * float(np.mean([p in image for p in shown[name, k]]))))
+        if everything - nothing > 1e-8:
+            points.append(("recovery", name, k, (chance - nothing) / (everything - nothing)))
+    return points
+
+
+def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
+    """How far away a generated token's credit comes from, and the image's part of the answer's credit by hops."""
+    work = Work.of(lvlm, trace)
+    pairwise = work.pairwise(True)
+    answer = find_target(trace, "answer").positions
+    image = trace.positions("image")
+    points: list[Point] = []
+    for hops in HOPS:
+        logs = log_scores_of(pairwise, [answer], Options(hops=hops))[:, 0].cpu().numpy()
+        shares = _shares(logs)
+        points.append(("image credit", "VTrace", hops or 2 * max(HOPS), float(shares[image].sum())))
+    generated = range(trace.prompt_length + 1, len(trace))
+    columns = {
+        "one hop (W)": log_scores_of(pairwise, [(p,) for p in generated], Options(hops=1)),
+        "all paths (R)": log_scores_of(pairwise, [(p,) for p in generated], Options()),
+    }
+    for name, found in columns.items():
+        far = [_by_distance(_shares(found[:, k].cpu().numpy()), p - 1) for k, p in enumerate(generated)]
+        points += [("distance", name, bin, value) for bin, value in enumerate(np.mean(far, axis=0))]
+    few = list(generated)[:: max(1, len(generated) // 6)]
+    far = [_by_distance(_scores("ifr", work, Target("token", (p,)), seed), p - 1) for p in few]
+    points += [("distance", "IFR", bin, value) for bin, value in enumerate(np.mean(far, axis=0))]
+    return points
+
+
+def blur(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
+    """The same rankings under weaker and stronger blur, and how likely the response still is without a picture."""
+    work, target = Work.of(lvlm, trace), find_target(trace, "response")
+    names = [name for name in COMPARED if name != "attnlrp"]
+    found = [run_method(name, work, target, **_seeded(name, seed)) for name in names]
+    points: list[Point] = []
+    for radius in RADII:
+        measure = Measure(lvlm, trace, radius)
+        left = measure.likelihoods([frozenset(trace.positions("image"))])[0]
+        points.append(("likelihood", "all patches blurred", radius, left))
+        for name, curves in zip(names, measure.curves(found, ("image",)), strict=True):
+            points.append(("insertion", name, radius, curves["image", "insertion"].rise))
+            points.append(("deletion", name, radius, curves["image", "deletion"].rise))
+    return points
+
+
+def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
+    """Time and memory by sequence length (the response repeated until it is long enough), and time against RISE."""
+    points: list[Point] = []
+    target = find_target(trace, "answer")
+    measure = Measure(lvlm, trace, blur)
+    for name in TIMED:
+        seconds, _, found = _timed(lvlm, trace, name, target)
+        rise = measure.curves([found], ("image",))[0]["image", "insertion"].rise
+        points.append(("faithfulness", name, seconds, rise))
+    for length in LENGTHS:
+        long = _lengthened(lvlm, trace, length)
+        if long is None:
+            continue
+        last = Target("end", tuple(range(len(long) - 5, len(long))))
+        for name in TIMED:
+            seconds, memory, _ = _timed(lvlm, long, name, last)
+            points.append(("seconds", name, length, seconds))
+            if memory is not None:
+                points.append(("memory", name, length, memory / 2**20))
+    return points
+
+
+def _timed(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> tuple[float, int | None, Any]:
+    """Seconds, peak memory and result of one method with nothing shared."""
+    meter, began = Meter(lvlm.device), time.perf_counter()
+    with meter.measure():
+        found = run_method(name, Work.of(lvlm, trace), target)
+        if lvlm.device.type == "cuda":
+            torch.cuda.synchronize(lvlm.device)
+    return time.perf_counter() - began, meter.peak, found
+
+
+def _lengthened(lvlm: Lvlm, trace: Trace, length: int) -> Trace | None:
+    """The trace with its response repeated to a length, if the context allows."""
+    reply = trace.ids[trace.prompt_length :]
+    wanted = length - trace.prompt_length
+    if wanted < len(reply) or length > lvlm.context:
+        return None
+    repeated = (list(reply[:-1]) * (wanted // max(1, len(reply) - 1) + 1))[:wanted]
+    return retrace(lvlm, Example(trace.images, trace.question), repeated, "supplied", trace.system)
+
+
+def _scores(name: str, work: Work, target: Target, seed: int) -> np.ndarray:
+    return run_method(name, work, target, **_seeded(name, seed)).scores
+
+
+def _seeded(name: str, seed: int) -> dict[str, Any]:
+    return {"seed": seed} if name == "random" else {}
+
+
+def _shares(logs: np.ndarray) -> np.ndarray:
+    """Shares of all credit, from logarithms."""
+    raw = np.exp(logs - logs.max()) if np.isfinite(logs.max()) else np.zeros_like(logs)
+    return raw / (raw.sum() or 1.0)
+
+
+def _by_distance(scores: np.ndarray, position: int) -> list[float]:
+    """Shares of credit by how far before a receiver it lies: 1, 2 to 5, … tokens."""
+    credit = np.clip(scores[:position], 0, None)
+    distance = position - np.arange(position)
+    bins = np.searchsorted(DISTANCES, distance)
+    return [float(credit[bins == b].sum() / (credit.sum() or 1.0)) for b in range(len(DISTANCES) + 1)]
+
+
+def _bins(edges: Sequence[int]) -> dict[float, str]:
+    starts = [1, *(edge + 1 for edge in edges)]
+    names = [str(a) if a == b else f"{a}–{b}" for a, b in zip(starts, edges, strict=False)]
+    return dict(enumerate([*names, f"> {edges[-1]}"]))
+
+
+PROFILES: dict[str, Profile] = {
+    "budget": Profile(
+        "what the strongest few tokens are, and how much of the answer they bring back",
+        {
+            "image tokens": Panel("strongest tokens, %", "of them image tokens, %", (True, False)),
+            "recovery": Panel("strongest tokens shown, %", "recovered probability of the answer", (True, False)),
+        },
+        budget,
+    ),
+    "credit": Profile(
+        "how far credit travels: distance of its sources, and the image's part by hops",
+        {
+            "distance": Panel("tokens back", "share of a token's credit", ticks=_bins(DISTANCES)),
+            "image credit": Panel(
+                "hops summed", "image's part of the answer's credit", (True, False),
+                ticks={float(h or 2 * max(HOPS)): str(h or "all") for h in HOPS},
+            ),
+        },
+        credit,
+    ),
+    "blur": Profile(
+        "how strong the blur has to be",
+        {
+            "insertion": Panel("radius, share of the longer side", "RISE insertion, image"),
+            "deletion": Panel("radius, share of the longer side", "RISE deletion, image"),
+            "likelihood": Panel("radius, share of the longer side", "likelihood without a picture"),
+        },
+        blur,
+        limit=24,
+    ),
+    "efficiency": Profile(
+        "time and memory by length, and time against faithfulness",
+        {
+            "seconds": Panel("tokens", "seconds", (True, True)),
+            "memory": Panel("tokens", "peak memory above the model's, MB", (True, True)),
+            "faithfulness": Panel("seconds", "RISE insertion, image, target: answer", (True, False), scatter=True),
+        },
+        efficiency,
+        limit=6,
+    ),
+}  # fmt: skip
