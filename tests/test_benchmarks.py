@@ -8,11 +8,13 @@ import sys
 import pytest
 
 from dataset_files import base64_png, image, mmstar_rows, png, write_parquet, write_tsv
-from vtrace.benchmarks import SOURCES, describe, find_benchmark
+from vtrace import perturb
+from vtrace.benchmarks import SOURCES, describe, find_benchmark, source
 from vtrace.benchmarks.grade import grade
 from vtrace.benchmarks.hub import fetch
 from vtrace.benchmarks.options import inline_options
 from vtrace.errors import InputError
+from vtrace.pinhole.foreign import measure
 
 OPTIONS = ["small", "large", "round", "flat"]
 
@@ -383,6 +385,28 @@ def test_easy_vqa_is_read_from_a_folder(tmp_path):
     assert grade(benchmark.example(0), "Circle") == grade(benchmark.example(1), "yes") == "correct"
     with pytest.raises(InputError, match=r"cannot read .*questions.json"):
         find_benchmark("easy-vqa", tmp_path / "images")
+
+
+def test_the_embedded_model_answers_about_pictures_by_others(pinhole, tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "0.png").write_bytes(png(size=(64, 64)))
+    items = [
+        ["is there a red shape?", "yes", 0],
+        ["what shape is it?", "rectangle", 0],
+        ["what colour is it?", "red", 0],
+    ]
+    (tmp_path / "questions.json").write_text(json.dumps(items))
+    examples = [find_benchmark("easy-vqa", tmp_path).example(number) for number in range(3)]
+    found = measure(pinhole.model, pinhole.processor, examples)
+    assert list(found) == ["named, a word of Shapes", "named, another word", "yes or no"]
+    for row in found.values():
+        assert row["items"] == row["majority"] == 1
+        assert 0 <= row["accuracy"] + row["unparsed"] <= 1
+
+
+def test_pictures_are_blurred_as_they_are_by_default():
+    """Said twice, because a list of benchmarks should not have to import torch."""
+    assert source.BLUR == perturb.BLUR
 
 
 def test_the_list_has_size_licence_and_place_of_every_benchmark():

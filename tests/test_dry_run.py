@@ -81,6 +81,7 @@ def day_one(home, tmp_path_factory):
 def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one):
     folder, done = day_one
     assert done.stdout.strip() == "runs/mmstar-Qwen3-VL-8B-Instruct/run.sqlite"
+    assert "vtrace: left out 1: the picture does not decode: image file is truncated\n" in done.stderr
     run = read_run(folder / "runs" / "mmstar-Qwen3-VL-8B-Instruct")
     assert [row["key"] for row in run.rows["item"]] == ["0", "2"]
     assert {row["method"] for row in run.rows["result"]} == set(METHODS)

@@ -40,6 +40,8 @@ def verdict_on(response, gold):
         "Final answer: B. Police officer",
         "Final answer: A police officer",
         "Final answer: Ｂ",
+        "Final answer: (b) police",
+        "Final answer: b) police",
     ],
 )
 def test_the_answer_is_read_where_it_is_said_to_stand(response):
@@ -89,7 +91,8 @@ def test_options_that_are_drawn_have_letters_only():
         ("½", Fraction(1, 2)),
         ("50%", 50), ("−3", -3), (r"2\frac{1}{2}", Fraction(5, 2)), ("2 1/2", Fraction(5, 2)), ("1.2e3", 1200),
         (r"3\times 10^4", 30000),
-        ("x = 12", 12), ("12 cm^2", 12), ("12 square units", 12), ("The area is 12 cm", 12), ("$5", 5),
+        ("x = 12", 12), ("12 cm^2", 12), ("12 cm²", 12), ("10²", 100), ("2½", Fraction(5, 2)),
+        ("12 square units", 12), ("The area is 12 cm", 12), ("$5", 5),
         ("12 m/s", 12),
         ("(1+2)*3", 9), (r"\sqrt{16}", 4), ("12 or 13", None), ("5 apples and 3 pears", None), ("a dozen", None),
         ("3 4", None), ("2x", None), ("x - 2", None), ("y/2", None), ("12 apples", 12),
@@ -133,6 +136,7 @@ def test_what_a_model_writes_is_never_run(text):
         ("1.3", "1.2", 1, "wrong"),
         ("y = 2x", "x = y/2", None, "undecided"), ("y=2x", "y = 2x", None, "correct"),
         ("many", "12", None, "unparsed"),
+        ("1/2", r"$\frac{1}{2}$", None, "correct"), ("102", "10²", None, "wrong"),
         ("[1, 2]", "[1,2]", None, "correct"), ("1, 2.0", "[1, 2]", None, "correct"),
         ("[2, 1]", "[1, 2]", None, "wrong"), ("1", "[1, 2]", None, "wrong"),
     ],

@@ -14,13 +14,12 @@ What is graded is the text after the last "Final answer:"; reasoning is never se
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Literal
 
 from ..types import Example, Gold
-from .quantity import find_quantity, read_quantity, same_quantity
+from .quantity import find_quantity, plain_signs, read_quantity, same_quantity
 
 Verdict = Literal["correct", "wrong", "unparsed", "undecided"]
 CORRECT: dict[str, bool | None] = {"correct": True, "wrong": False, "unparsed": False, "undecided": None}
@@ -46,7 +45,7 @@ def grade(example: Example, answer: str | None) -> Verdict | None:
 
 def tidy_answer(text: str) -> str:
     """Without markdown, LaTeX wrappers, quotes and a closing full stop."""
-    text = unicodedata.normalize("NFKC", text).replace("\u2212", "-").strip(_QUOTES)
+    text = plain_signs(text).strip(_QUOTES)
     for _ in range(4):
         before = text
         text = re.sub(r"^(?:\\[\[(]|\$+)\s*(.*?)\s*(?:\\[\])]|\$+)[.\s]*$", r"\1", text, flags=re.DOTALL)
@@ -76,7 +75,7 @@ def same_words(one: str, other: str) -> bool:
 
 def normal_words(text: str) -> str:
     """Lower case, single blanks, no article in front, no punctuation at the ends."""
-    text = " ".join(unicodedata.normalize("NFKC", text).lower().split()).strip(" .,;:!?\"'()")
+    text = " ".join(plain_signs(text).lower().split()).strip(" .,;:!?\"'()")
     return re.sub(r"^(?:an?|the) (?=.)", "", text)
 
 
@@ -111,9 +110,10 @@ def _yesno(gold: Gold, text: str) -> Verdict:
 
 
 def _maths(gold: Gold, text: str) -> Verdict:
-    if any(_formula(text) == _formula(right) for right in gold.answers):
+    rights = [tidy_answer(right) for right in gold.answers]
+    if any(_formula(text) == _formula(right) for right in rights):
         return "correct"
-    for right in gold.answers:
+    for right in rights:
         if (several := _list(right)) is not None:
             return _lists(several, text, gold.decimals)
         expected, found = read_quantity(right), find_quantity(text)
@@ -181,9 +181,9 @@ def _named_letters(text: str, letters: str, options: Sequence[str]) -> set[str]:
     several = re.search(rf"{_LETTER}[)\]]?\s*(?:,|/|&|\band\b|\bor\b)\s*[(\[]?{_LETTER}(?! \w)", text)
     if several:
         return set(several.groups())
-    labelled = re.match(rf"[(\[]?{_LETTER}(?:[)\]][.:,]?|[.:,]| [-–—])(?:\s|$)", text)
+    labelled = re.match(rf"[(\[]?([A-Za-z])[)\]][.:,]?(?:\s|$)|{_LETTER}(?:[.:,]| [-–—])(?:\s|$)", text)
     rest = text[labelled.end() :] if labelled else text
-    found = {labelled[1]} if labelled else set()
+    found = {(labelled[1] or labelled[2]).upper()} if labelled else set()
     found |= set(re.findall(r"\(([A-Z])\)", rest))
     found |= set(re.findall(rf"(?:[Oo]ption|[Cc]hoice|[Aa]nswer|\bis)\s*:?\s*[(\[]?{_LETTER}", rest))
     if not found and (own := re.match(rf"{_LETTER}\s+(.+)", text)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -20,10 +21,10 @@ _WRITTEN_AS = (
     (r"√", " sqrt"),
     (r"π", " pi"),
     (r"\\(times|cdot)\b|×|·", "*"),
-    (r"\\div\b|÷|\u2044", "/"),
+    (r"\\div\b|÷", "/"),
     (r"\\left|\\right|\\[,;:!]", ""),
     (r"\^?\s*\{?\s*(?:\\circ|\\degree)\s*\}?|°|\\?%|\\?\$|€|£", " "),
-    (r"\u2212|\u2013", "-"),
+    (r"\u2013", "-"),
     (r"(?<=\d),(?=\d{3}(?!\d))", ""),  # 1,234
     (r"\b(\d+)\s+(\d+)\s*/\s*(\d+)", r"(\1+\2/\3)"),  # 2 1/2
     (r"\b(\d+)\s*frac\s*\{(\d+)\}\s*\{(\d+)\}", r"(\1+\2/\3)"),
@@ -61,8 +62,16 @@ def find_quantity(text: str) -> Quantity | None:
     return parse_quantity(lone.pop()) if len(lone) == 1 and not _ALGEBRA.search(text) else None
 
 
+def plain_signs(text: str) -> str:
+    """Wide letters and ligatures as plain ones; 10² is 10^2, not 102, and 2½ is 2 1/2, not 21/2."""
+    text = re.sub(r"[⁰¹²³⁴-⁹]+", lambda raised: "^" + unicodedata.normalize("NFKC", raised.group()), text)
+    text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
+    return unicodedata.normalize("NFKC", text).replace("\u2044", "/").replace("\u2212", "-")
+
+
 def plain_numbers(text: str) -> str:
     """Signs and LaTeX commands in the spelling of the grammar; units that are signs are left out."""
+    text = plain_signs(text)
     for pattern, spelling in _WRITTEN_AS:
         text = re.sub(pattern, spelling, text)
     return text.strip()

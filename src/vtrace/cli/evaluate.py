@@ -81,6 +81,7 @@ def evaluate(
         from ..benchmarks.lmms_eval import with_samples
         from ..faithfulness.run import Plan
         from ..faithfulness.run import evaluate as run
+        from ..faithfulness.store import read_left_out
         from ..lvlm import load
         from ..methods import parse_names
 
@@ -102,6 +103,8 @@ def evaluate(
         lvlm = load(model, dtype=dtype or None, device=device or None)
     with _bar(quiet) as report:
         path = run(lvlm, chosen, plan, place, limit=limit, shard=part, report=report)
+    for reason, count in read_left_out(path).items():
+        print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
     print(f"wrote {path}", file=sys.stderr)
     print(path)
 

@@ -6,7 +6,7 @@ import fcntl
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,6 +172,12 @@ def read_run(place: Path) -> Run:
     for table in ("result", "curve", "evidence", "failure"):
         rows[table].sort(key=lambda row: numbers.get(row["item"], -1))
     return Run(settings, rows)
+
+
+def read_left_out(path: Path) -> dict[str, int]:
+    """How many items were left out of a run, by reason."""
+    with _readable(path), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        return dict(db.execute("SELECT reason, COUNT(*) FROM left_out GROUP BY reason ORDER BY MIN(rowid)"))
 
 
 @contextmanager
