@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 COMMANDS = (
-    (), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("serve",), ("doctor",),
+    (), ("explain",), ("compare",), ("methods",), ("benchmarks",), ("evaluate",), ("table",), ("study",), ("serve",),
+    ("doctor",),
 )  # fmt: skip
 
 

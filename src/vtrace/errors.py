@@ -15,3 +15,8 @@ class ModelError(VTraceError):
     """The model cannot be loaded, or cannot be explained faithfully."""
 
     exit_code = 3
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message, without its closing full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

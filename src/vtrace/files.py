@@ -19,8 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from .attribution import Attribution
-from .errors import InputError
-from .lvlm import first_line
+from .errors import InputError, first_line
 from .types import Calibration, Options, Patch, Target, Trace, Word
 
 TRACE_SCHEMA = "vtrace.trace/1"

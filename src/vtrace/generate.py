@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from .errors import InputError, ModelError
-from .lvlm import Lvlm, first_line
+from .errors import InputError, ModelError, first_line
+from .lvlm import Lvlm
 from .prompt import SYSTEM_PROMPT
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
 from .types import Example, Patch, Span, Trace, Word
@@ -28,7 +28,7 @@ def trace(
     lvlm: Lvlm, images: Example | Picture | Sequence[Picture], question: str = "", *, response: str | None = None,
     system: str = SYSTEM_PROMPT, max_new_tokens: int = MAX_NEW_TOKENS, streamer: Any = None,
 ) -> Trace:  # fmt: skip
-    """Ask the model once and freeze what it says; or freeze a `response` that the user supplies.
+    """Ask the model once and freeze what it says; or freeze a `response` that the user or the example supplies.
 
     >>> trace(lvlm, "officer.jpg", "What is this person's job?")  # doctest: +SKIP
     """
@@ -39,6 +39,7 @@ def trace(
         raise InputError(
             f"the prompt has {len(prompt)} tokens, more than the model's context of {lvlm.context}; shorten it"
         )
+    response = example.response if response is None else response
     if response is None:
         reply, finish = _generate(lvlm, inputs, min(max_new_tokens, room), streamer)
     else:

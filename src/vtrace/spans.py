@@ -17,6 +17,7 @@ _WORD = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*]*\s+|(?<=[。！？])|\n+")
 _MARKDOWN = " \t\r\n*_`"
+_DISPLAY = re.compile(r"^(?:\\\[|\$\$)\s*\n\s*")  # a formula on lines of its own
 
 
 def detokenise(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, list[Span]]:
@@ -107,7 +108,7 @@ def find_answer(text: str, start: int, stop: int) -> tuple[Span, Span | None]:
     if not marks:
         return (start, stop), None
     mark = marks[-1]
-    line = text[mark.end() : stop].lstrip(_MARKDOWN)
+    line = _DISPLAY.sub("", text[mark.end() : stop].lstrip(_MARKDOWN))
     low = stop - len(line)
     answer = line.splitlines()[0].rstrip(_MARKDOWN) if line else ""
     if len(answer) > 2 and answer[0] == answer[-1] == "$":  # a formula; a price keeps its sign

@@ -11,8 +11,22 @@ Span = tuple[int, int]  # start, stop
 
 
 @dataclass(frozen=True)
+class Gold:
+    """What counts as a right answer, and how an answer is read."""
+
+    kind: str  # words, phrase, choice, maths or yesno: see benchmarks/grade.py
+    answers: tuple[str, ...]  # any of them is right; letters where there are options
+    options: tuple[str, ...] = ()  # the texts behind A, B, C, …; empty texts where they are drawn in the picture
+    decimals: int | None = None  # so many count; None for all
+
+
+@dataclass(frozen=True)
 class Example:
-    """What goes in: pictures and a question, and the evidence where it is known by construction."""
+    """What goes in: pictures and a question, and the evidence where it is known by construction.
+
+    Pictures stand in front of the question. A benchmark whose questions have places for their pictures
+    writes `<image 2>` into the question where the second picture belongs.
+    """
 
     images: tuple[Image.Image, ...]
     question: str
@@ -20,6 +34,8 @@ class Example:
     answer: str | None = None
     evidence_boxes: tuple[Box, ...] = ()
     evidence_words: tuple[Span, ...] = ()
+    gold: Gold | None = None  # None: `answer`, word for word
+    response: str | None = None  # what the model said to it elsewhere, if that is known
 
 
 @dataclass(frozen=True)

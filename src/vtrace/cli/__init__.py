@@ -13,7 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import ModelError, VTraceError
-from . import compare, doctor, evaluate, explain, serve
+from . import benchmarks, compare, doctor, evaluate, explain, serve
 
 INTERRUPTED = 130
 
@@ -25,6 +25,9 @@ app = typer.Typer(
 app.command(epilog=explain.EXAMPLES)(explain.explain)
 app.command(epilog=compare.EXAMPLES)(compare.compare)
 app.command(epilog="Example:  vtrace methods --json | jq '.ifr.options'")(compare.methods)
+app.command(epilog="Example:  vtrace benchmarks --json | jq '.[] | select(.size < 1000) | .name'")(
+    benchmarks.benchmarks
+)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=evaluate.TABLE_EXAMPLES)(evaluate.table)
 app.command(epilog=evaluate.STUDY_EXAMPLES)(evaluate.study)

@@ -11,11 +11,16 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from ..prompt import SYSTEM_PROMPT
 from .options import DeviceOption, DtypeOption, Model, QuietOption, check_writable, parse_settings, progress
 
 EXAMPLES = """
 Examples:\n
   vtrace evaluate --limit 20\n
+  vtrace evaluate --benchmark mmstar --model Qwen/Qwen3-VL-8B-Instruct --methods all\n
+  vtrace evaluate --benchmark mmmu --data data/MMMU --model Qwen/Qwen3-VL-8B-Instruct\n
+  vtrace evaluate --benchmark mine.jsonl --methods vtrace,ifr\n
+  vtrace evaluate --benchmark mmstar --samples samples_mmstar.jsonl --system 'You are a helpful assistant.'\n
   vtrace evaluate --methods vtrace,ifr,rollout,random --target response,answer --out runs/first\n
   vtrace evaluate --methods flowtracer --set flowtracer.mode=flow --out runs/flow\n
   vtrace evaluate --shard 2/4 --out runs/first     (the second of four machines, in the same folder)
@@ -34,11 +39,19 @@ Examples:\n
   vtrace study list
 """
 Say = Callable[[int, int, str], None]
+BenchmarkOption = Annotated[
+    str, typer.Option("--benchmark", "-b", help="Which examples: a name (see: vtrace benchmarks), or your own file.")
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Folder, Parquet or TSV file of the benchmark; default: the hub.")
+]
 
 
 def evaluate(
     model: Model = "pinhole",
-    benchmark: Annotated[str, typer.Option("--benchmark", "-b", help="Which examples.")] = "shapes",
+    benchmark: BenchmarkOption = "shapes",
+    data: DataOption = None,
+    samples: Annotated[Path | None, typer.Option(help="Explain the answers in this log of lmms-eval.")] = None,
     methods: Annotated[
         str, typer.Option(help="Names with commas between them (see: vtrace methods), or 'instant', 'quick', 'all'.")
     ] = "vtrace,ifr,flashtrace,rollout,random",
@@ -56,6 +69,7 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of methods that draw at random.")] = 0,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Token budget of a response.")] = 2048,
+    system: Annotated[str, typer.Option(help="The system prompt; '' for none.", show_default=False)] = SYSTEM_PROMPT,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     quiet: QuietOption = False,
@@ -64,23 +78,33 @@ def evaluate(
     with progress(quiet) as say:
         say("Loading PyTorch and transformers")
         from ..benchmarks import find_benchmark
+        from ..benchmarks.lmms_eval import with_samples
         from ..faithfulness.run import Plan
         from ..faithfulness.run import evaluate as run
+        from ..faithfulness.store import read_left_out
         from ..lvlm import load
         from ..methods import parse_names
 
         plan = Plan(
             methods=tuple(parse_names(methods)), targets=tuple(dict.fromkeys(target.split(","))), seed=seed, blur=blur,
             steps=steps, calibrated=calibrated, options=parse_settings(set_ or []), max_new_tokens=max_new_tokens,
+            system=system,
         )  # fmt: skip
         plan.check()
-        chosen = find_benchmark(benchmark)
         part = _shard(shard)
-        place = out or Path("runs") / f"{benchmark}-{Path(model).name}"
+        say(f"Opening {benchmark}")
+        chosen = find_benchmark(benchmark, data)
+        if samples:
+            chosen = with_samples(chosen, samples)
+        for file, reason in chosen.lost:
+            print(f"vtrace: {file}: {reason}; going on without it", file=sys.stderr)
+        place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
         say(f"Loading {model}")
         lvlm = load(model, dtype=dtype or None, device=device or None)
     with _bar(quiet) as report:
         path = run(lvlm, chosen, plan, place, limit=limit, shard=part, report=report)
+    for reason, count in read_left_out(path).items():
+        print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
     print(f"wrote {path}", file=sys.stderr)
     print(path)
 
@@ -128,7 +152,8 @@ def table(
 def study(
     name: Annotated[str, typer.Argument(help="Which study, or 'list'.")],
     model: Model = "pinhole",
-    benchmark: Annotated[str, typer.Option("--benchmark", "-b", help="Which examples.")] = "shapes-dev",
+    benchmark: BenchmarkOption = "shapes-dev",
+    data: DataOption = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many examples; default: 50, fewer for slow studies.")
     ] = None,
@@ -155,7 +180,7 @@ def study(
         from ..lvlm import load
         from ..studies.run import run_study
 
-        chosen = find_benchmark(benchmark)
+        chosen = find_benchmark(benchmark, data)
         say(f"Loading {model}")
         lvlm = load(model, dtype=dtype or None, device=device or None)
     with _bar(quiet) as report:

@@ -10,12 +10,14 @@ from typing import Any
 
 from ..attribution import Attribution
 from ..benchmarks import Benchmark
+from ..benchmarks.grade import CORRECT, grade
 from ..errors import InputError, VTraceError
 from ..generate import MAX_NEW_TOKENS, retrace, trace
 from ..lvlm import Lvlm
 from ..meter import Meter
 from ..methods import find_method, run_method
 from ..methods.work import Work
+from ..prompt import SYSTEM_PROMPT
 from ..targets import find_target
 from ..types import Example, Trace
 from .curves import STEPS, Curve, Mode
@@ -37,6 +39,7 @@ class Plan:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     variants: dict[str, str] = field(default_factory=dict)  # further names: the method behind each
     max_new_tokens: int = MAX_NEW_TOKENS
+    system: str = SYSTEM_PROMPT
 
     def check(self) -> None:
         for target in self.targets:
@@ -54,10 +57,11 @@ class Plan:
     def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> dict[str, Any]:
         """What a run directory remembers, and refuses to mix."""
         return {
-            "model": lvlm.name, "benchmark": benchmark.name, "blur": self.blur or benchmark.blur, "steps": self.steps,
-            "seed": self.seed, "calibrated": self.calibrated, "options": self.options,
+            "model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name,
+            "blur": self.blur or benchmark.blur, "steps": self.steps, "seed": self.seed,
+            "calibrated": self.calibrated, "options": self.options,
             "variants": self.variants,
-            "max_new_tokens": self.max_new_tokens,
+            "max_new_tokens": self.max_new_tokens, "system": self.system,
         }  # fmt: skip
 
 
@@ -77,39 +81,37 @@ def evaluate(
     size = benchmark.size if limit is None else min(limit, benchmark.size)
     mine = range(number - 1, size, count)
     with Store(out / name, plan.settings(lvlm, benchmark)) as store:
+        store.note_lost(benchmark.lost)
         for done, index in enumerate(mine):
-            example = benchmark.example(index)
-            key = example.key or str(index)
+            key = benchmark.key(index)
             report(done, len(mine), key)
             wanted = [(t, m) for t in plan.targets for m in plan.methods if (t, m) not in store.done(key)]
             if wanted:
-                store.save(_item(lvlm, benchmark, plan, index, key, example, store.reply(key), wanted))
+                store.save(_item(lvlm, benchmark, plan, index, store.frozen(key), wanted))
         report(len(mine), len(mine), "")
         return store.path
 
 
 def _item(
-    lvlm: Lvlm, benchmark: Benchmark, plan: Plan, index: int, key: str, example: Example,
-    reply: tuple[list[int], str] | None, wanted: list[tuple[str, str]],
+    lvlm: Lvlm, benchmark: Benchmark, plan: Plan, index: int, before: tuple[str, list[int], str] | None,
+    wanted: list[tuple[str, str]],
 ) -> Rows:  # fmt: skip
     """Everything that is measured on one item; what goes wrong is part of it."""
+    key = benchmark.key(index)
     try:
-        frozen = (
-            trace(lvlm, example, max_new_tokens=plan.max_new_tokens)
-            if reply is None
-            else retrace(lvlm, example, *reply)
-        )
+        example = benchmark.example(index)
+        frozen = _freeze(lvlm, plan, example, before)
         measure = Measure(lvlm, frozen, plan.blur or benchmark.blur)
         clean, image, joint = measure.likelihoods(
             [frozenset(), frozenset(measure.deletable("image")), frozenset(measure.deletable("joint"))]
         )
         work = Work.of(lvlm, frozen)
     except VTraceError as error:
-        return Rows(None, [], [], [], [_failure(key, t, m, str(error)) for t, m in wanted])
-    facts = _facts(benchmark, index, key, example, frozen) | {
+        return Rows(left_out={"item": key, "reason": str(error)})
+    facts = _facts(index, key, example, frozen) | {
         "clean": clean, "image_perturbed": image, "joint_perturbed": joint,
     }  # fmt: skip
-    rows = Rows(facts, [], [], [], [])
+    rows = Rows(facts)
     meter = Meter(lvlm.device)
     found: list[tuple[str, str, Attribution]] = []
     for target, method in wanted:
@@ -138,6 +140,17 @@ def _item(
     return rows
 
 
+def _freeze(lvlm: Lvlm, plan: Plan, example: Example, before: tuple[str, list[int], str] | None) -> Trace:
+    """Ask, or take up the response of an earlier session if it was given to the same question."""
+    if before is None:
+        return trace(lvlm, example, system=plan.system, max_new_tokens=plan.max_new_tokens)
+    question, reply, finish = before
+    frozen = retrace(lvlm, example, reply, finish, plan.system)
+    if frozen.question != question:
+        raise InputError("the run has another question under this key, so the data changed; choose another --out")
+    return frozen
+
+
 def _attribute(plan: Plan, work: Work, target: str, name: str, index: int) -> Attribution:
     options = dict(plan.options.get(name, {}))
     method = plan.method(name)
@@ -146,12 +159,12 @@ def _attribute(plan: Plan, work: Work, target: str, name: str, index: int) -> At
     return run_method(method, work, find_target(work.trace, target), plan.calibrated, **options)
 
 
-def _facts(benchmark: Benchmark, index: int, key: str, example: Example, frozen: Trace) -> dict[str, Any]:
+def _facts(index: int, key: str, example: Example, frozen: Trace) -> dict[str, Any]:
     answer = frozen.answer_text
-    correct = None if example.answer is None else answer is not None and benchmark.grade(example, answer)
+    verdict = grade(example, answer)
     return {
         "key": key, "number": index, "question": frozen.question, "response": frozen.response, "answer": answer,
-        "gold": example.answer, "correct": correct, "tokens": len(frozen),
+        "gold": example.answer, "verdict": verdict, "correct": verdict and CORRECT[verdict], "tokens": len(frozen),
         "image_tokens": len(frozen.positions("image")), "finish": frozen.finish,
         "reply": json.dumps(list(frozen.ids[frozen.prompt_length :])),
     }  # fmt: skip

@@ -6,20 +6,20 @@ import fcntl
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 
-VERSION = 1
+VERSION = 2
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE item (
-  key TEXT PRIMARY KEY, number INTEGER NOT NULL, question TEXT, response TEXT, answer TEXT, gold TEXT, correct INTEGER,
-  tokens INTEGER, image_tokens INTEGER, finish TEXT, reply TEXT NOT NULL, clean REAL, image_perturbed REAL,
-  joint_perturbed REAL);
+  key TEXT PRIMARY KEY, number INTEGER NOT NULL, question TEXT, response TEXT, answer TEXT, gold TEXT, verdict TEXT,
+  correct INTEGER, tokens INTEGER, image_tokens INTEGER, finish TEXT, reply TEXT NOT NULL, clean REAL,
+  image_perturbed REAL, joint_perturbed REAL);
 CREATE TABLE result (
   item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, options TEXT, image_share REAL, seconds REAL,
   own_seconds REAL, memory INTEGER, PRIMARY KEY (item, target, method));
@@ -32,19 +32,25 @@ CREATE TABLE evidence (
 CREATE TABLE failure (
   item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, reason TEXT NOT NULL,
   PRIMARY KEY (item, target, method));
+CREATE TABLE left_out (item TEXT PRIMARY KEY, reason TEXT NOT NULL);
+CREATE TABLE lost (file TEXT PRIMARY KEY, reason TEXT NOT NULL);
 """
-TABLES = ("item", "result", "curve", "evidence", "failure")
+TABLES = ("item", "result", "curve", "evidence", "failure", "left_out", "lost")
+
+
+Row = dict[str, Any]
 
 
 @dataclass
 class Rows:
-    """What one item adds to a run, table by table."""
+    """What one item adds to a run, table by table: what was measured, or why the item was left out."""
 
-    item: dict[str, Any] | None
-    result: list[dict[str, Any]]
-    curve: list[dict[str, Any]]
-    evidence: list[dict[str, Any]]
-    failure: list[dict[str, Any]]
+    item: Row | None = None
+    result: list[Row] = field(default_factory=list)
+    curve: list[Row] = field(default_factory=list)
+    evidence: list[Row] = field(default_factory=list)
+    failure: list[Row] = field(default_factory=list)  # of one method
+    left_out: Row | None = None
 
 
 class Store:
@@ -82,10 +88,10 @@ class Store:
                     f"{self.path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out"
                 )
 
-    def reply(self, key: str) -> tuple[list[int], str] | None:
-        """Tokens and ending of a response that an earlier session froze."""
-        row = self._db.execute("SELECT reply, finish FROM item WHERE key = ?", (key,)).fetchone()
-        return None if row is None else (json.loads(row[0]), row[1])
+    def frozen(self, key: str) -> tuple[str, list[int], str] | None:
+        """Question, tokens and ending of a response that an earlier session froze."""
+        row = self._db.execute("SELECT question, reply, finish FROM item WHERE key = ?", (key,)).fetchone()
+        return None if row is None else (row[0], json.loads(row[1]), row[2])
 
     def done(self, key: str) -> set[tuple[str, str]]:
         """Targets and methods that are measured already. What failed is tried again."""
@@ -94,17 +100,27 @@ class Store:
     def save(self, rows: Rows) -> None:
         """All or nothing."""
         with _readable(self.path), self._db:
-            for table in TABLES:
-                found = getattr(rows, table)
+            for table, found in vars(rows).items():
                 for row in [found] if isinstance(found, dict) else found or []:
-                    marks = ", ".join("?" * len(row))
-                    names = ", ".join(row)
-                    self._db.execute(f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})", tuple(row.values()))
-            for row in rows.result:  # it works now
+                    self._insert(table, row)
+            if rows.item:  # it works now
+                self._db.execute("DELETE FROM left_out WHERE item = ?", (rows.item["key"],))
+            for row in rows.result:
                 self._db.execute(
                     "DELETE FROM failure WHERE item = ? AND target = ? AND method = ?",
                     (row["item"], row["target"], row["method"]),
                 )
+
+    def note_lost(self, files: Sequence[tuple[str, str]]) -> None:
+        """Files of the benchmark that cannot be read today, and why."""
+        with _readable(self.path), self._db:
+            self._db.execute("DELETE FROM lost")
+            for file, reason in files:
+                self._insert("lost", {"file": file, "reason": reason})
+
+    def _insert(self, table: str, row: Row) -> None:
+        marks = ", ".join("?" * len(row))
+        self._db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
 
     def close(self) -> None:
         self._db.close()
@@ -129,7 +145,7 @@ class Run:
     """A finished or unfinished run, read from one file or from all shards in a folder."""
 
     settings: dict[str, Any]
-    rows: dict[str, list[dict[str, Any]]]  # by table
+    rows: dict[str, list[Row]]  # by table
 
 
 def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = None) -> Run:
@@ -141,7 +157,7 @@ def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = Non
     if not paths or not paths[0].exists():
         raise InputError(f"there is no run at {place}; make one with: vtrace evaluate --out {place}")
     settings: dict[str, Any] | None = None
-    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
+    rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for path in paths:
         with _readable(path):
             db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
@@ -157,9 +173,15 @@ def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = Non
     assert settings is not None
     numbers = {row["key"]: row["number"] for row in rows["item"]}
     rows["item"].sort(key=lambda row: row["number"])
-    for table in TABLES[1:]:
+    for table in ("result", "curve", "evidence", "failure"):
         rows[table].sort(key=lambda row: numbers.get(row["item"], -1))
     return Run(settings, rows)
+
+
+def read_left_out(path: Path) -> dict[str, int]:
+    """How many items were left out of a run, by reason."""
+    with _readable(path), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        return dict(db.execute("SELECT reason, COUNT(*) FROM left_out GROUP BY reason ORDER BY MIN(rowid)"))
 
 
 @contextmanager

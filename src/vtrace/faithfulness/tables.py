@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -43,7 +44,11 @@ class Table:
     settings: dict[str, Any]
     methods: list[str]
     lines: list[Line]
-    failures: dict[str, int]  # by reason
+    verdicts: dict[str, int]  # on answers: correct, wrong, unparsed, undecided
+    items: int  # asked for, those left out included
+    left_out: dict[str, int]  # items by reason
+    lost: dict[str, str]  # files of the benchmark that could not be read: reason
+    failures: dict[str, int]  # of single methods, by reason
 
 
 def tabulate(
@@ -56,7 +61,8 @@ def tabulate(
     if missing := [name for name in chosen if name not in present]:
         raise InputError(f"the run has no results of {missing[0]}; it has: {', '.join(present) or 'none'}")
     if not chosen:
-        raise InputError("the run has no results yet")
+        why = next((f"; left out: {row['reason']}" for row in run.rows["left_out"]), "")
+        raise InputError(f"the run has no results yet{why}")
     correct = {row["key"]: row["correct"] for row in run.rows["item"]}
     lines = []
     for target in dict.fromkeys(row["target"] for row in run.rows["result"]):
@@ -65,10 +71,11 @@ def tabulate(
             lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
             if evidence:
                 lines += _evidence_lines(run, target, subset, keep, chosen, against)
-    reasons: dict[str, int] = {}
-    for row in run.rows["failure"]:
-        reasons[row["reason"]] = reasons.get(row["reason"], 0) + 1
-    return Table(run.settings, chosen, lines, reasons)
+    verdicts = Counter(row["verdict"] for row in run.rows["item"] if row["verdict"])
+    left_out, failures = (Counter(row["reason"] for row in run.rows[name]) for name in ("left_out", "failure"))
+    lost = {row["file"]: row["reason"] for row in run.rows["lost"]}
+    count = len(correct.keys() | {row["item"] for row in run.rows["left_out"]})
+    return Table(run.settings, chosen, lines, dict(verdicts), count, dict(left_out), lost, dict(failures))
 
 
 def _subset(correct: dict[str, int | None], subset: str) -> set[str]:
@@ -119,12 +126,10 @@ def _evidence_lines(
     return lines
 
 
-def _paired(values: dict[tuple[str, str], float], methods: list[str]) -> dict[str, np.ndarray]:
-    """Arrays over the items that every method has, in one order."""
-    items: dict[str, int] = {}
-    for _, item in values:
-        items[item] = items.get(item, 0) + 1
-    common = [i for i in items if all((m, i) in values and np.isfinite(values[m, i]) for m in methods)]
+def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> dict[str, np.ndarray]:
+    """Arrays over the items that every method has, in one order. The database keeps what is not a number as None."""
+    items = dict.fromkeys(item for _, item in values)
+    common = [item for item in items if all(values.get((m, item)) is not None for m in methods)]
     return {m: np.array([values[m, i] for i in common]) for m in methods}
 
 
@@ -233,6 +238,16 @@ def _notes(table: Table) -> list[str]:
     ]
     flat = {(line.target, line.setting): line.degenerate for line in table.lines if line.degenerate}
     notes += [f"Degenerate curves ({target}, {setting}): {count}." for (target, setting), count in flat.items()]
+    if any(line.published for line in table.lines):
+        notes.append("In parentheses: the paper's numbers for this model and benchmark.")
+    if table.verdicts:
+        right, graded = table.verdicts.get("correct", 0), sum(table.verdicts.values())
+        others = [f", {table.verdicts[name]} {name}" for name in ("unparsed", "undecided") if name in table.verdicts]
+        notes.append(f"Answers: {right} of {graded} correct{''.join(others)}.")
+    if table.left_out:
+        notes.append(f"Left out: {sum(table.left_out.values())} of {table.items} items.")
+        notes += [f"Left out {count}: {reason}" for reason, count in table.left_out.items()]
+    notes += [f"Left out with unknown items: {file}: {reason}" for file, reason in table.lost.items()]
     notes += [f"Failed {count} times: {reason}" for reason, count in table.failures.items()]
     return notes
 

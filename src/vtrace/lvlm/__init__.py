@@ -11,11 +11,12 @@ import torch
 from transformers import AutoConfig, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from ..errors import ModelError
+from ..errors import ModelError, first_line
 from .family import Family
 from .internvl import INTERNVL
 from .processor import load_processor
 from .qwen_vl import QWEN3_VL
+from .revision import revision_of
 from .seam import Seam
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
@@ -51,6 +52,11 @@ class Lvlm:
     @property
     def image_token_id(self) -> int:
         return self.model.config.image_token_id
+
+    @property
+    def revision(self) -> str:
+        """Tells apart models of the same name."""
+        return revision_of(self.model)
 
 
 def load(
@@ -101,8 +107,3 @@ def family_of(config: Any, name: str) -> Family:
     if config.model_type not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise ModelError(f"{name} is a {config.model_type!r} model, which takes no pictures; choose one of: {known}")
     raise ModelError(f"the model family {config.model_type!r} of {name} is not supported yet; supported: {known}")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a message, without its closing full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -15,8 +15,7 @@ import numpy as np
 
 from ..attribution import Attribution, make_options, score
 from ..calibrate import Likelihoods, calibrate
-from ..errors import InputError, ModelError, VTraceError
-from ..lvlm import first_line
+from ..errors import InputError, ModelError, VTraceError, first_line
 from ..types import Calibration, Target
 from .alti import alti, alti_logit
 from .attnlrp import attnlrp

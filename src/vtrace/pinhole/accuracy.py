@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,13 +14,14 @@ from PIL import Image
 
 from ..benchmarks.shapes import ANSWER_MARK, TASKS, WORLD, Sample, World, sample
 from ..prompt import SYSTEM_PROMPT
+from ..types import Example
 
 BATCH = 100
 
 
 @torch.no_grad()
 def respond(
-    model: Any, processor: Any, samples: list[Sample], pictures: list[Image.Image], limit: int = 220
+    model: Any, processor: Any, samples: Sequence[Sample | Example], pictures: list[Image.Image], limit: int = 220
 ) -> list[str]:
     """Greedy responses through the public interface of `transformers`, in one left-padded batch."""
     prompts = [

@@ -82,12 +82,11 @@ def _measure(
     count = min(limit, benchmark.size)
     found: dict[str, list[Point]] = {}
     for index in range(count):
-        example = benchmark.example(index)
-        key = example.key or str(index)
+        key = benchmark.key(index)
         report(index, count, key)
         if key not in known:
             try:
-                known[key] = profile.measure(lvlm, trace(lvlm, example), radius, seed)
+                known[key] = profile.measure(lvlm, trace(lvlm, benchmark.example(index)), radius, seed)
             except VTraceError:
                 known[key] = []
             with path.open("a", encoding="utf-8") as file:

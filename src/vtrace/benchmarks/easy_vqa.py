@@ -1,0 +1,38 @@
+"""easy-VQA: pictures of one shape and short questions, made by others; it travels in the PyPI package of that name."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..errors import InputError, first_line
+from ..types import Example, Gold
+from .benchmark import Benchmark
+from .pictures import picture
+
+NAME, SIZE, BLUR = "easy-vqa", 9673, 1 / 4
+
+
+def open_easy_vqa(data: Path | None = None) -> Benchmark:
+    """The test split, from a folder with questions.json and images, or from the installed package."""
+    folder = data or _package()
+    try:
+        items = json.loads((folder / "questions.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {folder / 'questions.json'}: {first_line(error)}") from error
+
+    def example(number: int) -> Example:
+        question, answer, image = items[number]
+        kind = "yesno" if answer in ("yes", "no") else "words"
+        shown = picture(f"{image}.png", folder / "images")
+        return Example((shown,), question, str(number), answer, gold=Gold(kind, (answer,)))
+
+    return Benchmark(NAME, len(items), str, example, BLUR)
+
+
+def _package() -> Path:
+    found = find_spec("easy_vqa")
+    if found is None or found.origin is None:
+        raise InputError("easy-vqa is not installed; install it with: pip install easy-vqa")
+    return Path(found.origin).parent / "data" / "test"

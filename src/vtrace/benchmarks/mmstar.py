@@ -1,0 +1,22 @@
+"""MMStar: 1,500 questions that need their picture."""
+
+from __future__ import annotations
+
+from ..types import Example
+from .options import choice, inline_options
+from .pictures import picture
+from .rows import Row
+from .source import Source
+
+
+def _example(row: Row) -> Example:
+    question, answer = row["question"], row["answer"].strip()
+    return Example(
+        (picture(row["image"]),), question, answer=answer, gold=choice(inline_options(question), answer)
+    )  # the question lists its options itself
+
+
+MMSTAR = Source(
+    "mmstar", "MMStar", 1500, "not stated", ("Lin-Chen/MMStar",), ("mmstar.parquet",), "MMStar",
+    ("index", "question", "image", "answer"), lambda row: str(row["index"]), _example, free="choice",
+)  # fmt: skip

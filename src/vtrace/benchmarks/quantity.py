@@ -1,0 +1,187 @@
+"""Numbers as people and models write them: fractions, percentages, LaTeX, units. Read by a small grammar, never run."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from dataclasses import dataclass
+from fractions import Fraction
+
+LONGEST = 200  # characters of a number; longer texts are prose
+MOST_POWER = 64
+
+_NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?|\.\d+"
+_TOKEN = re.compile(rf"\s*({_NUMBER}|pi|sqrt|frac|[-+*/^(){{}}])")
+_LONE_NUMBER = re.compile(rf"(?<![\w.(])[-+]?(?:{_NUMBER})(?:/\d+)?(?![\w.]*\w|\))")
+_ALGEBRA = re.compile(r"[*^=+\\{}\[\]]|-\s|[^a-zA-Z\d]/|/[^a-zA-Z\d]|[a-zA-Z]/\d")
+_WRITTEN_AS = (
+    (r"\\[dtc]frac", "frac"),
+    (r"\\(frac|sqrt|pi)\b", r" \1"),
+    (r"√", " sqrt"),
+    (r"π", " pi"),
+    (r"\\(times|cdot)\b|×|·", "*"),
+    (r"\\div\b|÷", "/"),
+    (r"\\left|\\right|\\[,;:!]", ""),
+    (r"\^?\s*\{?\s*(?:\\circ|\\degree)\s*\}?|°|\\?%|\\?\$|€|£", " "),
+    (r"\u2013", "-"),
+    (r"(?<=\d),(?=\d{3}(?!\d))", ""),  # 1,234
+    (r"\b(\d+)\s+(\d+)\s*/\s*(\d+)", r"(\1+\2/\3)"),  # 2 1/2
+    (r"\b(\d+)\s*frac\s*\{(\d+)\}\s*\{(\d+)\}", r"(\1+\2/\3)"),
+)
+_SYMBOLS = "mm|cm|dm|km|m|in|ft|kg|mg|g|ms|s|min|h|ml|l|Hz|kW|W|V|A|N|J|Pa|K|C|F"
+_UNIT = re.compile(
+    rf"(?<=[\d)}}])(?:\s*(?:{_SYMBOLS})|\s+[a-zA-Z]{{2,}}(?: [a-z]+)?)(?:\s*\^?\{{?[23]\}}?)?(?:\s*/\s*[a-zA-Z]+)?\s*$"
+)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value, exact where it can be, and the decimal places it was written with."""
+
+    value: Fraction | float
+    places: int | None = None  # None unless written as one decimal number
+
+
+def read_quantity(text: str) -> Quantity | None:
+    """The number that a text is: all of it, or what stands behind "=", with or without a unit."""
+    text = plain_numbers(text)
+    behind = re.split(r"[=≈]|\bapproximately\b|\babout\b", text)[-1]
+    for candidate in (text, behind, _UNIT.sub("", behind)):
+        if found := parse_quantity(candidate):
+            return found
+    return None
+
+
+def find_quantity(text: str) -> Quantity | None:
+    """The number that a text is, or else the only one in a sentence."""
+    if whole := read_quantity(text):
+        return whole
+    text = plain_numbers(text)
+    lone = {match.group() for match in _LONE_NUMBER.finditer(text)}
+    return parse_quantity(lone.pop()) if len(lone) == 1 and not _ALGEBRA.search(text) else None
+
+
+def plain_signs(text: str) -> str:
+    """Wide letters and ligatures as plain ones; 10² is 10^2, not 102, and 2½ is 2 1/2, not 21/2."""
+    text = re.sub(r"[⁰¹²³⁴-⁹]+", lambda raised: "^" + unicodedata.normalize("NFKC", raised.group()), text)
+    text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
+    return unicodedata.normalize("NFKC", text).replace("\u2044", "/").replace("\u2212", "-")
+
+
+def plain_numbers(text: str) -> str:
+    """Signs and LaTeX commands in the spelling of the grammar; units that are signs are left out."""
+    text = plain_signs(text)
+    for pattern, spelling in _WRITTEN_AS:
+        text = re.sub(pattern, spelling, text)
+    return text.strip()
+
+
+def parse_quantity(text: str) -> Quantity | None:
+    """A number, fraction, root, power or multiple of π, or None if the text is anything else."""
+    if not text or len(text) > LONGEST:
+        return None
+    tokens, end = [], 0
+    while match := _TOKEN.match(text, end):
+        tokens.append(match[1])
+        end = match.end()
+    if text[end:].strip() or not tokens:
+        return None
+    try:
+        value, rest = _sum(tokens)
+    except (ValueError, ZeroDivisionError, OverflowError, IndexError, RecursionError):
+        return None
+    if rest or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    written = re.fullmatch(r"[-+]?\d*(?:\.(\d+))?", text.strip())
+    return Quantity(value, len(written[1] or "") if written else None)
+
+
+def same_quantity(found: Quantity, gold: Quantity, decimals: int | None = None) -> bool:
+    """Equal; or equal to so many decimals; or one is a root or a multiple of π and the other its rounding.
+
+    A rounding has to show at least two places, so that 0 is no rounding of 0.5.
+    """
+    difference = abs(Fraction(found.value) - Fraction(gold.value))
+    if decimals is not None:
+        return difference <= _half_a_unit(decimals)
+    if isinstance(found.value, Fraction) and isinstance(gold.value, Fraction):
+        return difference == 0
+    places = found.places if isinstance(gold.value, float) else gold.places
+    if places is not None and places >= 2:
+        return difference <= _half_a_unit(places)
+    return float(difference) <= 1e-9 * max(1.0, abs(float(gold.value)))
+
+
+def _half_a_unit(places: int) -> Fraction:
+    """Of the last place; a little more, because a root is not exact."""
+    return Fraction(1, 2 * 10**places) + Fraction(1, 10**12)
+
+
+# The grammar: each function reads what it can from the left, and returns the value and the tokens that are left.
+
+Value = Fraction | float
+Read = tuple[Value, list[str]]
+
+
+def _sum(tokens: list[str]) -> Read:
+    value, tokens = _product(tokens)
+    while tokens and tokens[0] in "+-":
+        other, rest = _product(tokens[1:])
+        value, tokens = (value + other if tokens[0] == "+" else value - other), rest
+    return value, tokens
+
+
+def _product(tokens: list[str]) -> Read:
+    value, tokens = _signed(tokens)
+    while tokens and (tokens[0] in "*/" or _can_follow(tokens[0])):
+        other, rest = _signed(tokens[1:]) if tokens[0] in "*/" else _power(tokens)
+        value, tokens = (value / other if tokens[0] == "/" else value * other), rest
+    return value, tokens
+
+
+def _can_follow(token: str) -> bool:
+    """2π, 3√2, 2(3+1); but two numbers side by side are not a product."""
+    return token in ("pi", "sqrt", "(", "frac")
+
+
+def _signed(tokens: list[str]) -> Read:
+    if tokens[0] in "+-":
+        value, rest = _signed(tokens[1:])
+        return (-value if tokens[0] == "-" else value), rest
+    return _power(tokens)
+
+
+def _power(tokens: list[str]) -> Read:
+    base, tokens = _atom(tokens)
+    if tokens and tokens[0] == "^":
+        exponent, tokens = _signed(tokens[1:])
+        if abs(float(exponent)) > MOST_POWER:
+            raise OverflowError
+        whole = isinstance(exponent, Fraction) and exponent.denominator == 1
+        if whole and isinstance(base, Fraction):
+            return base ** int(exponent), tokens
+        if base < 0:
+            raise ValueError
+        return float(base) ** float(exponent), tokens
+    return base, tokens
+
+
+def _atom(tokens: list[str]) -> Read:
+    first, rest = tokens[0], tokens[1:]
+    if first == "pi":
+        return math.pi, rest
+    if first == "sqrt":
+        value, rest = _atom(rest)
+        root = math.sqrt(value)
+        return (Fraction(int(root)) if root.is_integer() and isinstance(value, Fraction) else root), rest
+    if first == "frac":
+        above, rest = _atom(rest)
+        below, rest = _atom(rest)
+        return above / below, rest
+    if first in "({":
+        value, rest = _sum(rest)
+        if rest[0] != (")" if first == "(" else "}"):
+            raise ValueError
+        return value, rest[1:]
+    return Fraction(first), rest

@@ -1,0 +1,30 @@
+"""RealWorldQA: photographs, many of them from cars."""
+
+from __future__ import annotations
+
+import re
+
+from ..types import Example, Gold
+from .options import choice, inline_options
+from .pictures import picture
+from .quantity import read_quantity
+from .rows import Row
+from .source import Source
+
+# Every question closes with a request to answer at once, which contradicts the request to reason first.
+_CURT = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
+
+
+def _example(row: Row) -> Example:
+    question, answer = _CURT.sub("", row["question"]), row["answer"].strip()
+    gold = choice(inline_options(question), answer) if len(answer) == 1 and answer.isalpha() else None
+    if gold is None:
+        gold = Gold("maths" if read_quantity(answer) else "words", (answer,))
+    return Example((picture(row["image"]),), question, answer=answer, gold=gold)
+
+
+REALWORLDQA = Source(
+    "realworldqa", "RealWorldQA", 765, "CC BY-ND 4.0",
+    ("lmms-lab/RealWorldQA", "lmms-lab-encoder/RealWorldQA", "xai-org/RealworldQA"), ("data/test-*.parquet",),
+    "RealWorldQA", ("image", "question", "answer"), lambda row: str(row.get("image_path") or ""), _example,
+)  # fmt: skip
