@@ -78,7 +78,7 @@ class Client:
 
     def wait(self, id: str, *statuses: str) -> dict:
         """The facts, once the status is one of these."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             facts = self.get(f"/api/explanations/{id}")[1]
             if facts["status"] in (statuses or ("done", "failed", "cancelled", "interrupted")):
@@ -101,7 +101,7 @@ def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
 @contextmanager
 def serving(load, store: Path, runs: Path | None = None, token: str = "", **limits):
     """A client of a running server, whose desk is at hand as `client.desk`."""
-    chosen = replace(Limits(), **{"grace": 10.0, **limits})
+    chosen = replace(Limits(), **{"grace": 10.0, "patience": 300.0, **limits})
     desk = Desk(Models(["pinhole"], load), METHODS, Store(store), chosen)
     listening = take_address("127.0.0.1", 0)
     client = Client(listening.getsockname()[1])

@@ -7,6 +7,7 @@ import struct
 import time
 import weakref
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -233,11 +234,12 @@ def test_a_running_request_can_be_cancelled(pinhole, tmp_path):
 
 def test_a_client_that_leaves_gives_up_its_place(pinhole, tmp_path):
     gate = Gate(pinhole)
-    with serving(gate, tmp_path / "history.sqlite", patience=3.0) as client:
+    with serving(gate, tmp_path / "history.sqlite") as client:
         running, waiting = (client.ask(example="test-00011")[2]["id"] for _ in range(2))
         staying, kept = client.desk.queue.find(running), client.desk.queue.find(waiting)
         with leaving(client, running), leaving(client, waiting):
-            time.sleep(4.5)  # watched, and so not given up
+            client.desk.limits = replace(client.desk.limits, patience=1.0)
+            time.sleep(2.5)  # watched, and so not given up
             assert len(client.desk.queue.jobs()) == 2
         until = time.monotonic() + 30
         while not (kept.state.error and staying.stopped) and time.monotonic() < until:
