@@ -1,0 +1,87 @@
+"""Studies that are points of a plot: what they measure, and that they go on where they stopped."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from vtrace.benchmarks import find_benchmark
+from vtrace.errors import InputError
+from vtrace.faithfulness.curves import ranked
+from vtrace.methods import run_method
+from vtrace.studies import PROFILES, profiles
+from vtrace.studies.profiles import Panel, Profile
+from vtrace.studies.run import run_study
+from vtrace.targets import find_target
+
+
+def by_panel(points, panel):
+    return {(series, x): y for where, series, x, y in points if where == panel}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_points_belong_to_panels(pinhole, trace, name, monkeypatch):
+    monkeypatch.setattr(profiles, "LENGTHS", (256,))
+    monkeypatch.setattr(profiles, "RADII", (0.04, 0.25))
+    monkeypatch.setattr(profiles, "TIMED", ("vtrace", "rollout"))
+    points = PROFILES[name].measure(pinhole, trace, 0.25, 0)
+    assert {panel for panel, *_ in points} == set(PROFILES[name].panels)
+    assert np.isfinite([number for *_, x, y in points for number in (x, y)]).all()
+
+
+def test_a_budget_of_everything_brings_everything_back(pinhole, trace, pinhole_work, monkeypatch):
+    monkeypatch.setattr(profiles, "BUDGETS", (20, 100))
+    monkeypatch.setattr(profiles, "COMPARED", ("ifr",))
+    points = profiles.budget(pinhole, trace, 0.25, 0)
+    assert by_panel(points, "recovery")["ifr", 100] == pytest.approx(1)
+    inputs, image = trace.positions("image", "question"), trace.positions("image")
+    assert by_panel(points, "image tokens")["ifr", 100] == pytest.approx(100 * len(image) / len(inputs))
+    scores = run_method("ifr", pinhole_work, find_target(trace, "answer")).scores
+    top = ranked(scores, inputs)[: round(0.2 * len(inputs))]
+    assert by_panel(points, "image tokens")["ifr", 20] == pytest.approx(100 * np.isin(top, image).mean())
+
+
+def test_credit_by_distance_is_all_of_it(pinhole, trace):
+    points = by_panel(profiles.credit(pinhole, trace, 0.25, 0), "distance")
+    for name in {series for series, _ in points}:
+        assert sum(y for (series, _), y in points.items() if series == name) == pytest.approx(1)
+    assert profiles._by_distance(np.array([1.0, 2.0, 1.0, 9.0]), 3) == pytest.approx([0.25, 0.75, 0, 0, 0, 0])
+
+
+def test_a_profile_goes_on_where_it_stopped(pinhole, tmp_path, monkeypatch):
+    seen = []
+
+    def measure(lvlm, trace, blur, seed):
+        seen.append(trace.question)
+        return [("lengths", "words", 1.0, float(len(trace.question.split()))), ("dots", "words", len(seen), 1.0)]
+
+    panels = {"lengths": Panel("x", "words"), "dots": Panel("x", "y", scatter=True)}
+    monkeypatch.setitem(PROFILES, "tiny", Profile("counts words", panels, measure, limit=2))
+    benchmark = find_benchmark("shapes-dev")
+    page, *plots = run_study("tiny", pinhole, benchmark, tmp_path)
+    text = page.read_text()
+    assert "| words | 1.500 | 1.000 |" in text  # a dot lies at the mean of its points
+    assert all(path.stat().st_size for path in plots)
+    points = tmp_path / "tiny" / "points.jsonl"
+    points.write_text(points.read_text() + '{"item": "cut o')  # killed while it wrote
+    assert run_study("tiny", pinhole, benchmark, tmp_path)[0].read_text() == text
+    assert len(seen) == 2
+    with pytest.raises(InputError, match="other settings"):
+        run_study("tiny", pinhole, benchmark, tmp_path, seed=1)
+
+
+def test_items_that_cannot_be_measured_are_counted(pinhole, tmp_path, monkeypatch):
+    def measure(lvlm, trace, blur, seed):
+        if seen:
+            raise InputError("no final answer")
+        seen.append(1)
+        return [("p", "s", 0.0, 1.0)]
+
+    seen: list[int] = []
+    monkeypatch.setitem(PROFILES, "tiny", Profile("half of it", {"p": Panel("x", "y")}, measure, limit=2))
+    page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path)
+    assert "1 examples, seed 0. Left out, because they have no final answer or are too long: 1." in page.read_text()
+    lines = (tmp_path / "tiny/points.jsonl").read_text().splitlines()
+    assert [len(json.loads(line)["points"]) for line in lines] == [1, 0]

@@ -1,0 +1,46 @@
+"""The results page: its judgements follow from the numbers, and it can be made from a small run."""
+
+from __future__ import annotations
+
+import importlib.util
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from vtrace.faithfulness.statistics import Summary
+from vtrace.faithfulness.tables import Line
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.fixture
+def results(monkeypatch, tmp_path):
+    spec = importlib.util.spec_from_file_location("results", DOCS / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "MAIN", ("vtrace", "vtrace-ordered", "ifr", "loo", "random"))
+    monkeypatch.setattr(module, "METHODS", dict.fromkeys((*module.MAIN, "centre")))
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "up", "verdict"),
+    [(0.1, 0.2, True, "better"), (-0.2, -0.1, True, "worse"), (-0.1, 0.1, True, "level"), (0.1, 0.2, False, "worse")],
+)
+def test_a_method_is_better_only_where_the_interval_says_so(results, low, high, up, verdict):
+    cell = Summary(0.5, 0.4, 0.6, difference=(low + high) / 2, difference_low=low, difference_high=high)
+    line = Line("response", "all", "image", "RISE ins", up, 10, 0, {"ifr": cell}, {})
+    assert results.against(line, "ifr") == verdict
+
+
+def test_a_page_from_a_small_run(results, tmp_path):
+    args = Namespace(models=["pinhole"], items=2, others=1, study_items=1, studies=[], work=tmp_path / "work")
+    results.measure(args, "pinhole")
+    text = results.page(args)
+    assert "2 test examples" in text
+    assert "The benchmark" in text
+    assert "Target answer, joint setting: VTrace" in text
+    assert "### All methods, first 1 examples" in text
+    assert "| random | centre |" in text
