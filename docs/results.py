@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -113,7 +114,7 @@ def chapter(args: argparse.Namespace, name: str) -> str:
     text += ["### Where the model is right and where it is wrong", ""]
     split = tabulate(run, methods=table.methods, subsets=("correct", "incorrect"), evidence=False)
     split_lines = [x for x in split.lines if x.metric == "RISE ins"]
-    text += [markdown(Table(split.settings, split.methods, split_lines, {})), ""]
+    text += [markdown(replace(split, lines=split_lines)), ""]
     text += studies(folder, name)
     return "\n".join(text)
 
@@ -125,7 +126,7 @@ def present(run) -> set[str]:
 def transposed(run, every: Sequence[str]) -> Table:
     """RISE of all methods on the items that all of them have."""
     table = tabulate(run, methods=list(every), evidence=False)
-    return Table(table.settings, table.methods, [x for x in table.lines if x.metric.startswith("RISE")], table.failures)
+    return replace(table, lines=[x for x in table.lines if x.metric.startswith("RISE")])
 
 
 def line_of(table: Table, target: str, setting: str, metric: str) -> Line:

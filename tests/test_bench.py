@@ -42,4 +42,4 @@ def test_viewer_is_small_and_quick_at_1500_tokens(browser):  # the fixture skips
     assert (found["tokens"], found["response"]) == (1500, 500)
     assert found["megabytes"] <= found["limits"]["megabytes"]
     assert found["largest_share_error"] < 0.005
-    assert found["quickest_retarget_ms"] < 5 * found["limits"]["retarget_ms"]  # the machine may be busy
+    assert found["retarget_processor_ms"] < found["limits"]["retarget_ms"]  # wall-clock time is the machine's

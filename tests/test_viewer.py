@@ -82,12 +82,14 @@ def test_a_patch_lights_up_the_words_it_supports(reader, attribution):
 
 
 def test_a_chosen_patch_shows_its_paths_and_what_it_passes_through(reader, attribution):
-    opened = reader(attribution.retarget("answer"))
-    patch = next(p for p in attribution.trace.patches if (p.row, p.column) == (2, 2))
+    answer = attribution.retarget("answer")
+    opened = reader(answer)
+    best = next(item for item in answer.ranking() if item.kind == "image")
+    patch = next(p for p in attribution.trace.patches if p.position in best.positions)
     opened.page.mouse.click(*opened.patch(patch, attribution.trace.images[0].size))
     assert opened.page.locator("#wires .wire").count() >= 2
     assert opened.page.locator(".routes li").count() == 5
-    assert opened.page.locator(".routes li").first.inner_text().startswith("patch row 3 column 3 →")
+    assert opened.page.locator(".routes li").first.inner_text().startswith(f"{best.label} →")
     assert opened.page.locator(".via li").count() >= 2
     starts = opened.page.eval_on_selector_all("#wires .wire", "all => all.map(one => one.getPointAtLength(0))")
     assert starts

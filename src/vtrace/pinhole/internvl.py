@@ -99,6 +99,7 @@ PINHOLE_INTERNVL = Recipe(
     stages=(
         Stage("see", SCHOOL, 600, images=32, whole=False),
         Stage("reason", SCHOOL, 700, images=16, see_weight=0.3),
+        Stage("practise", SCHOOL, 800, images=16, see_weight=0.1, tower_rate=0.25),
     ),
     tokenizer=lambda: build_tokenizer(
         SPECIAL, start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>",
