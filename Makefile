@@ -2,14 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types docs pinhole card bench clean
+.PHONY: demo test lint types docs pinhole card results bench browser clean
 
 demo: .venv/installed
 	@mkdir -p out
 	$(BIN)/vtrace explain --target answer --html out/report.html --png out/figure.png --json out/attribution.json
 	@echo "Open out/report.html in a browser: the picture, the words, and what the answer relied on."
 
-test: .venv/installed-dev lint types
+test: .venv/installed-dev lint types browser
 	$(BIN)/python -m pytest
 
 lint: .venv/installed-dev
@@ -19,12 +19,23 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
+# The viewer is tested in a real Chromium: the one that is there, or Debian's.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	 (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1 || \
+	 echo "No Chromium, and none could be installed: tests of the viewer are skipped."
+
 pinhole: .venv/installed
-	$(BIN)/python -m vtrace.pinhole.train
-	$(BIN)/python -m vtrace.pinhole.card
+	$(BIN)/python -m vtrace.pinhole.train --model pinhole
+	$(BIN)/python -m vtrace.pinhole.train --model pinhole-internvl
+	$(MAKE) card
 
 card: .venv/installed
-	$(BIN)/python -m vtrace.pinhole.card
+	$(BIN)/python -m vtrace.pinhole.card --model pinhole
+	$(BIN)/python -m vtrace.pinhole.card --model pinhole-internvl
+
+results: .venv/installed
+	$(BIN)/python docs/results.py
 
 docs: .venv/installed
 	$(BIN)/python docs/cli.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md

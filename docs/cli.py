@@ -7,16 +7,9 @@ import subprocess
 import sys
 
 COMMANDS = (
-    (),
-    ("explain",),
-    ("compare",),
-    ("methods",),
-    ("benchmarks",),
-    ("evaluate",),
-    ("table",),
-    ("study",),
+    (), ("explain",), ("compare",), ("methods",), ("benchmarks",), ("evaluate",), ("table",), ("study",), ("serve",),
     ("doctor",),
-)
+)  # fmt: skip
 
 
 def reference() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -14,9 +15,11 @@ import pytest
 import torch
 
 import vtrace
+from opened import Opened
 from vtrace import cli
 from vtrace.lvlm import Lvlm
 from vtrace.methods.work import Work
+from vtrace.viewer import page
 
 
 @pytest.fixture(scope="session")
@@ -88,3 +91,35 @@ def work(request) -> Work:
 @pytest.fixture(scope="module")
 def pinhole_work(pinhole, trace) -> Work:
     return Work.of(pinhole, trace)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real Chromium without a network."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: pip install playwright")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    place = os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if place is None:
+        pytest.skip("there is no Chromium: apt-get install chromium, or set VTRACE_CHROMIUM to its path")
+    flags = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    with playwright.sync_playwright() as driver:
+        # as root, which is what containers of CI are, Chromium starts without its sandbox only
+        opened = driver.chromium.launch(executable_path=place, args=[*flags, "--disable-sync", "--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def reader(browser, tmp_path):
+    """Open attributions in Chromium; afterwards nothing may have failed, and nothing been asked of a network."""
+    opened: list[Opened] = []
+
+    def read(*results, link: str = "", title: str = "", remarks=None, **options) -> Opened:
+        opened.append(Opened(browser, page(results, title, remarks), tmp_path, link, **options))
+        return opened[-1]
+
+    yield read
+    for one in opened:
+        one.context.close()
+        assert one.complaints == []
+        assert all(url.startswith(("file:", "data:", "blob:")) for url in one.requests), one.requests

@@ -34,3 +34,12 @@ def test_methods_prints_passes_and_memory():
     rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["times"]
     assert {row["method"] for row in rows} >= {"rollout", "flowtracer", "ifr", "flashtrace", "attnlrp"}
     assert all(0.3 < row["passes"] < 50 for row in rows)
+
+
+def test_viewer_is_small_and_quick_at_1500_tokens(browser):  # the fixture skips where there is no Chromium
+    command = [sys.executable, BENCH / "viewer.py", "--json", "--targets", "5"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert (found["tokens"], found["response"]) == (1500, 500)
+    assert found["megabytes"] <= found["limits"]["megabytes"]
+    assert found["largest_share_error"] < 0.005
+    assert found["quickest_retarget_ms"] < 5 * found["limits"]["retarget_ms"]  # the machine may be busy

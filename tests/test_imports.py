@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent / "src" / "vtrace"
 ORDER = [
     "errors", "types", "prompt", "spans", "targets",
     "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution",
-    "parallel", "perturb", "methods", "meter", "comparison", "files", "report",
-    "benchmarks", "examples", "faithfulness", "studies", "doctor", "pinhole", "cli",
+    "parallel", "perturb", "methods", "meter", "comparison", "files", "colours", "viewer", "report",
+    "benchmarks", "examples", "faithfulness", "studies", "doctor", "pinhole", "serve", "cli",
 ]  # fmt: skip
 LATE = {("attribution", "report"), ("comparison", "report")}  # .save and notebook pictures, imported inside methods
 MATHS = {

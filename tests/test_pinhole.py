@@ -1,8 +1,9 @@
-"""The embedded model: of the real class, really trained, really looking."""
+"""The embedded models: of the real classes, really trained, really looking."""
 
 from __future__ import annotations
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -14,14 +15,28 @@ from vtrace.lvlm import EMBEDDED
 from vtrace.pinhole.accuracy import answer_of, measure, respond
 from vtrace.pinhole.card import card
 from vtrace.pinhole.muon import Muon, orthogonalise
-from vtrace.pinhole.pack import IGNORE, Packer, draw, patchify, scenes
+from vtrace.pinhole.pack import IGNORE, Packer, scenes, vision_labels
+from vtrace.pinhole.train import RECIPES, Reasoner, Seer, run_stage
 
-FOLDER = EMBEDDED["pinhole"]
+
+@pytest.fixture(scope="module", params=list(EMBEDDED))
+def lvlm(request):
+    return vtrace.load(request.param)
 
 
-@pytest.fixture(scope="module")
-def recorded():
-    return json.loads((FOLDER / "accuracy.json").read_text())
+@pytest.fixture
+def folder(lvlm):
+    return EMBEDDED[lvlm.name]
+
+
+@pytest.fixture
+def recipe(lvlm):
+    return RECIPES[lvlm.name]
+
+
+@pytest.fixture
+def recorded(folder):
+    return json.loads((folder / "accuracy.json").read_text())
 
 
 def test_it_is_of_the_class_of_its_big_siblings(pinhole):
@@ -37,8 +52,20 @@ def test_it_is_of_the_class_of_its_big_siblings(pinhole):
     assert hasattr(pinhole.seam.decoder.layers[0].self_attn, "q_norm")
 
 
-def test_it_is_small_enough_to_ship():
-    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 25e6
+def test_the_second_one_is_of_another_family():
+    from transformers import InternVLForConditionalGeneration, InternVLProcessor
+
+    other = vtrace.load("pinhole-internvl")
+    assert type(other.model) is InternVLForConditionalGeneration
+    assert isinstance(other.processor, InternVLProcessor)
+    assert other.model.config.downsample_ratio == 0.5
+    told = vtrace.trace(other, vtrace.example())
+    assert told.panels == [(0, 0), (0, 1)]  # tiles, and a thumbnail
+    assert len(told.patches) == len(told.positions("image")) > 48
+
+
+def test_it_is_small_enough_to_ship(folder):
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 25e6
 
 
 def test_recorded_accuracy_meets_the_bar(recorded):
@@ -51,18 +78,18 @@ def test_recorded_accuracy_meets_the_bar(recorded):
         assert row["blank"] <= row["majority"] + 0.08, task
 
 
-def test_measured_accuracy_is_what_is_recorded(pinhole, recorded):
+def test_measured_accuracy_is_what_is_recorded(lvlm, recorded):
     """A quick look at the same questions; the full table takes minutes: python -m vtrace.pinhole.accuracy."""
-    found = measure(pinhole.model, pinhole.processor, "test", per_task=12)
+    found = measure(lvlm.model, lvlm.processor, "test", per_task=12)
     assert found["mean"] == pytest.approx(recorded["mean"], abs=0.05)
     blank = np.mean([row["blank"] for row in found["tasks"].values()])
     assert blank == pytest.approx(np.mean([row["blank"] for row in recorded["tasks"].values()]), abs=0.08)
 
 
-def test_the_card_states_what_was_measured(pinhole, recorded):
-    log = [json.loads(line) for line in (FOLDER / "training-log.jsonl").read_text().splitlines()]
-    sizes = [sum(p.numel() for p in module.parameters()) for module in (pinhole.seam.decoder, pinhole.model)]
-    assert (FOLDER / "README.md").read_text() == card(recorded, log, *sizes)
+def test_the_card_states_what_was_measured(lvlm, folder, recipe, recorded):
+    log = [json.loads(line) for line in (folder / "training-log.jsonl").read_text().splitlines()]
+    sizes = [sum(p.numel() for p in module.parameters()) for module in (lvlm.seam.decoder, lvlm.model)]
+    assert (folder / "README.md").read_text() == card(recipe, recorded, log, *sizes)
 
 
 def test_it_is_not_driven_into_saturation(pinhole):
@@ -86,44 +113,53 @@ def test_other_text_is_covered_by_bytes(pinhole):
     assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
 
 
-def test_training_pixels_are_the_processors(pinhole):
+def test_training_pixels_are_the_processors(lvlm, recipe):
     item = sample("dev", 4)
-    inputs = pinhole.processor.image_processor(images=[item.image], return_tensors="pt")
-    torch.testing.assert_close(patchify([np.asarray(item.image)]), inputs["pixel_values"], rtol=0, atol=1e-5)
-    assert draw([item.scene])[1].tolist() == inputs["image_grid_thw"].tolist()
+    text = lvlm.processor.apply_chat_template([{"role": "user", "content": [{"type": "image"}]}])
+    inputs = lvlm.processor(text=[text], images=[item.image], return_tensors="pt")
+    for name, drawn in recipe.draw([item.scene]).items():
+        torch.testing.assert_close(drawn, inputs[name], rtol=0, atol=1e-5)
 
 
-def test_packed_questions_are_computed_as_if_alone(pinhole):
-    """Logits of every packed question equal those of the same question through the public interface."""
-    import random
+def test_what_the_tower_learns_is_where_the_processor_puts_it(lvlm, recipe):
+    """Labels of visual tokens, in token order, say what stands in the box of each patch."""
+    item = sample("dev", 4)
+    told = vtrace.trace(lvlm, item.image, item.question, response=item.response)
+    labels = recipe.in_token_order(vision_labels([item.scene]))[0]
+    assert len(labels) == len(told.patches)
+    for patch, label in zip(told.patches, labels.tolist(), strict=True):
+        left, top, right, bottom = patch.box
+        inside = [t for t in item.scene.things if left <= t.x < right and top <= t.y < bottom]
+        if not patch.view:
+            assert (label[1] < 5) == bool(inside)
 
-    tokenizer, model = pinhole.processor.tokenizer, pinhole.model
-    packer, rng = Packer(tokenizer, per_image=3), random.Random(5)
-    shown = scenes(rng, 2, (6, 10))
+
+def test_packed_questions_are_computed_as_if_alone(lvlm, recipe):
+    """The loss on packed questions equals that of the same questions through the public interface."""
+    packer, rng = Packer(recipe, lvlm.processor.tokenizer, per_image=3), random.Random(5)
+    shown = scenes(rng, 2, (6, 10), recipe.stages[-1].world)
     asked = []
     original = packer.questions
     packer.questions = lambda *a: asked.append(original(*a)) or asked[-1]
     batch = packer.pack(shown, rng, {})
-    core = model.model
+    core = lvlm.model.model
     with torch.no_grad():
-        seen = core.visual(batch.pixels, grid_thw=batch.grid)
+        seen, others = recipe.see(lvlm.model, **batch.pixels)
         image = batch.ids == packer.image
-        embeds = core.language_model.embed_tokens(batch.ids).masked_scatter(image[..., None], seen.pooler_output)
+        others |= {recipe.mark_image: image} if recipe.mark_image else {}
+        embeds = core.language_model.embed_tokens(batch.ids).masked_scatter(image[..., None], seen)
+        positions = batch.positions if len(batch.positions) > 1 else batch.positions[0]
         hidden = core.language_model(
-            inputs_embeds=embeds,
-            position_ids=batch.positions,
-            attention_mask=batch.mask,
-            visual_pos_masks=image,
-            deepstack_visual_embeds=seen.deepstack_features,
+            inputs_embeds=embeds, position_ids=positions, attention_mask=batch.mask, **others
         ).last_hidden_state
     for row, items in enumerate(asked):
-        logits = model.lm_head(hidden[row][batch.labels[row] != IGNORE]).log_softmax(-1)
+        logits = lvlm.model.lm_head(hidden[row][batch.labels[row] != IGNORE]).log_softmax(-1)
         labels = batch.labels[row][batch.labels[row] != IGNORE]
         packed = logits.gather(1, labels[:, None])[:, 0].double()
         alone = []
         for item in items:
-            told = vtrace.trace(pinhole, item.image, item.question, response=item.response)
-            alone.append(torch.from_numpy(vtrace.attribute(pinhole, told).likelihoods[0]))
+            told = vtrace.trace(lvlm, item.image, item.question, response=item.response)
+            alone.append(torch.from_numpy(vtrace.attribute(lvlm, told).likelihoods[0]))
         torch.testing.assert_close(packed, torch.cat(alone), rtol=1e-3, atol=1e-3)
 
 
@@ -149,16 +185,21 @@ def test_muon_updates_are_orthogonal_and_batched_by_shape():
     assert all((a - b).norm() > 0 for a, b in zip(before, weights, strict=True))
 
 
-def test_an_interrupted_training_run_continues_as_if_nothing_happened(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", RECIPES)
+def test_an_interrupted_training_run_continues_as_if_nothing_happened(tmp_path, monkeypatch, name):
+    from dataclasses import replace
+
     from vtrace.pinhole import train
-    from vtrace.pinhole.build import build_model, build_tokenizer
 
     monkeypatch.setattr(train, "SAVE_EVERY", 1)
-    tokenizer = build_tokenizer()
+    recipe = RECIPES[name]
+    tokenizer = recipe.tokenizer()
+    stages = [replace(recipe.stages[k], steps=3, images=2) for k in (0, -1)]
 
     def run(folder, stop_at=None):
         torch.manual_seed(0)
-        seer = train.Seer(build_model(tokenizer).model.visual, 128)
+        model = recipe.build(tokenizer)
+        seer = Seer(model, recipe, recipe.stages[0].world)
 
         def every(step):
             if step == stop_at:
@@ -166,11 +207,13 @@ def test_an_interrupted_training_run_continues_as_if_nothing_happened(tmp_path, 
             return {}
 
         folder.mkdir(exist_ok=True)
-        train.run_stage("see", seer, 2, 3, folder, every)
-        return torch.cat([p.detach().flatten() for p in seer.parameters()])
+        run_stage(stages[0], seer, folder, every)
+        whole = Reasoner(model, seer, Packer(recipe, tokenizer, 2), stages[1])
+        run_stage(stages[1], whole, folder, lambda step: {})
+        return torch.cat([p.detach().flatten() for p in whole.parameters()])
 
     whole = run(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "broken", stop_at=2)
     torch.testing.assert_close(run(tmp_path / "broken"), whole, rtol=0, atol=0)
-    assert len((tmp_path / "broken" / "log.jsonl").read_text().splitlines()) == 1
+    assert len((tmp_path / "broken" / "log.jsonl").read_text().splitlines()) == 2

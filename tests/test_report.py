@@ -1,4 +1,4 @@
-"""What people look at: JSON that loads back, a figure, a page without script or network, a table."""
+"""What people look at: JSON that loads back, a figure, a notebook's picture, a table. Pages are test_viewer's."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from PIL import Image
 from rich.console import Console
 
 import vtrace
+from vtrace.colours import DARK_STOPS, STOPS, colour
 from vtrace.errors import InputError
 from vtrace.files import attribution_document, from_document, write_atomically
 from vtrace.report.console import show
-from vtrace.report.html import fragment, page
+from vtrace.report.html import fragment
 from vtrace.report.png import build
-from vtrace.report.scale import STOPS, colour, percent
+from vtrace.report.scale import percent
 
 
 def test_json_loads_back_and_can_be_retargeted(attribution, tmp_path):
@@ -38,7 +39,7 @@ def test_json_without_its_matrix_keeps_the_scores(attribution):
     np.testing.assert_array_equal(loaded.scores, attribution.scores)
     with pytest.raises(InputError, match="scores only"):
         loaded.retarget("answer")
-    assert "no picture" not in page(loaded)
+    assert "<img" not in fragment(loaded)
     assert build(loaded).get_size_inches()[1] > 1
 
 
@@ -89,10 +90,9 @@ class Collector(HTMLParser):
         self.text += data
 
 
-def test_page_is_self_contained(attribution, tmp_path):
-    text = attribution.save(tmp_path / "a.html").read_text()
+def test_a_notebook_needs_no_script_and_no_network(attribution):
     found = Collector()
-    found.feed(text)
+    found.feed(attribution._repr_html_())
     assert found.links == []
     assert "script" not in found.tags
     assert found.tags.count("rect") == len(attribution.trace.patches)
@@ -100,13 +100,13 @@ def test_page_is_self_contained(attribution, tmp_path):
         assert piece in found.text
 
 
-def test_everything_in_the_page_is_escaped(pinhole):
+def test_everything_in_a_notebook_is_escaped(pinhole):
     nasty = '<script>alert("x")</script> & <img src=x onerror=alert(1)>'
     told = vtrace.trace(
         pinhole, vtrace.example("dev-0").images, f"Is it {nasty}?", response=f"{nasty}\nFinal answer: {nasty}"
     )
     found = Collector()
-    found.feed(page(vtrace.attribute(pinhole, told, "answer")))
+    found.feed(fragment(vtrace.attribute(pinhole, told, "answer")))
     assert "script" not in found.tags
     assert found.tags.count("img") == 1
     assert "onerror=alert(1)" in found.text
@@ -134,9 +134,13 @@ def test_colour_is_never_the_only_carrier(attribution, monkeypatch):
 
 
 def test_the_scale_darkens_steadily():
-    lightness = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in (colour(k / 50) for k in range(51))]
-    assert all(a > b for a, b in itertools.pairwise(lightness))
+    def lightness(rgb):
+        return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]
+
+    steps = [lightness(colour(k / 50)) for k in range(51)]
+    assert all(a > b for a, b in itertools.pairwise(steps))
     assert (colour(0), colour(1)) == (STOPS[0], STOPS[-1])
+    assert all(lightness(a) < lightness(b) for a, b in itertools.pairwise(DARK_STOPS))
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vtrace.benchmarks.shapes import SPLITS, TASKS, ask, sample
-from vtrace.benchmarks.shapes.scene import BOARDS, COLOURS, Scene, random_scene, render
+from vtrace.benchmarks.shapes.scene import COLOURS, WORLD, Scene, random_scene, render
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def test_pictures_are_crowded_and_full_of_distractors(samples):
 
 
 def test_several_sizes_and_aspect_ratios(samples):
-    assert {(s.scene.rows, s.scene.columns) for s in samples} == set(BOARDS)
-    assert len({s.image.size for s in samples[:200]}) == len({(c, r) for r, c in BOARDS})
+    assert {(s.scene.rows, s.scene.columns) for s in samples} == set(WORLD.boards)
+    assert len({s.image.size for s in samples[:200]}) == len({(c, r) for r, c in WORLD.boards})
 
 
 def test_every_task_in_turn(samples):

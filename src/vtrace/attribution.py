@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from .multihop import log_scores
 from .pairwise import PairwiseMatrix
 from .targets import TargetSpec, find_target
 from .types import Box, Calibration, Example, Options, Target, Trace
+
+Progress = Callable[[int, int], None]  # done, total
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,18 @@ class Attribution:
         return fragment(self)
 
 
-def attribute(lvlm: Lvlm, trace: Trace, target: TargetSpec = "response", **options: Any) -> Attribution:
-    """Explain a frozen trace. Options are those of `Options`: gamma, centring, multihop, calibrate, …"""
+def attribute(
+    lvlm: Lvlm, trace: Trace, target: TargetSpec = "response", *, progress: Progress = lambda done, total: None,
+    **options: Any,
+) -> Attribution:  # fmt: skip
+    """Explain a frozen trace. Options are those of `Options`: gamma, centring, multihop, calibrate, …
+
+    `progress` hears of every captured layer; what it raises ends the work and leaves the model as it was.
+    """
     chosen = make_options(**options)
     found = find_target(trace, target)  # before any work: a target that matches nothing costs nothing
     arguments = encode_trace(lvlm, trace)
-    pairwise, clean = capture_pairwise(lvlm, trace, arguments, chosen.centring)
+    pairwise, clean = capture_pairwise(lvlm, trace, arguments, chosen.centring, progress)
     likelihoods = measure_likelihoods(lvlm.seam, trace, arguments, clean) if chosen.calibrate else None
     return score(trace, found, pairwise, likelihoods, chosen)
 
@@ -185,13 +193,18 @@ def trace_inputs(lvlm: Lvlm, trace: Trace) -> dict[str, Any]:
     return inputs
 
 
-def capture_pairwise(lvlm: Lvlm, trace: Trace, arguments: Arguments, centring: bool = True) -> tuple[Tensor, Tensor]:
+def capture_pairwise(
+    lvlm: Lvlm, trace: Trace, arguments: Arguments, centring: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """W, and log p of the response tokens, from one pass. Template and response positions are not centred."""
     groups = [torch.tensor(trace.positions(kind), dtype=torch.long) for kind in ("image", "question")]
     matrix = PairwiseMatrix(len(trace), groups if centring else [], lvlm.device)
+    layers = len(lvlm.seam.decoder.layers)
 
     def fold(layer: Layer) -> None:
         matrix.add(layer.query, layer.key, layer.value, layer.update, layer.projection, layer.scaling, layer.mask)
+        progress(layer.index + 1, layers)
 
     with lvlm.seam.capture(fold):
         clean = lvlm.seam.log_probabilities(arguments, torch.tensor(trace.ids), trace.prompt_length)[0]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from .types import Span
+from .types import Span, Word
 
 ANSWER_MARK = re.compile(r"final answer[\s*_]*(?:is\s*)?[:：]", re.IGNORECASE)
 _INCOMPLETE = "\ufffd"  # what a decoder shows for the first bytes of a character
@@ -73,6 +73,20 @@ def word_runs(text: str, offsets: Sequence[Span], start: int, stop: int) -> list
         else:
             runs.append(("", position, position + 1))
     return [(text[offsets[a][0] : offsets[b - 1][1]].strip(), a, b) for _, a, b in runs]
+
+
+def word_pieces(text: str, offsets: Sequence[Span], words: Sequence[Word]) -> Iterator[tuple[Word, str, str, str]]:
+    """Words in order as they are shown, each with the blanks before and after it; special tokens are not shown."""
+    end = None
+    for word in words:
+        if word.text.startswith("<|"):
+            continue
+        low, high = offsets[word.start][0], offsets[word.stop - 1][1]
+        piece = text[low if end is None else max(low, end) : high]
+        end = high
+        visible = piece.strip()
+        lead = len(piece) - len(piece.lstrip())
+        yield word, piece[:lead], visible, piece[lead + len(visible) :]
 
 
 def split_sentences(text: str, start: int) -> list[Span]:

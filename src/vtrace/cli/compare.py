@@ -55,7 +55,7 @@ def compare(
     ] = None,
     calibrated: Annotated[bool, typer.Option("--calibrated", help="Calibrate every method, as stage 3 does.")] = False,
     json: Annotated[str, typer.Option(help="Write JSON here; '-' prints it.")] = "",
-    html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the viewer: one self-contained page.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a figure.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Pieces of evidence to print for each method.")] = 3,
     max_new_tokens: BudgetOption = 2048,

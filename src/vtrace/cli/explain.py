@@ -46,7 +46,7 @@ def explain(
     trace: TraceOption = None,
     save_trace: Annotated[Path | None, typer.Option(help="Save the frozen trace (.json).")] = None,
     json: Annotated[str, typer.Option(help="Write JSON here; '-' prints the scores without pictures and matrix.")] = "",
-    html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the viewer: one self-contained page.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a figure.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Lines of the ranking to print.")] = 10,
     gamma: Annotated[float, typer.Option(min=0.0, help="Weight of longer paths.")] = 1.0,

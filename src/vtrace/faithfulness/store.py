@@ -148,8 +148,11 @@ class Run:
     rows: dict[str, list[Row]]  # by table
 
 
-def read_run(place: Path) -> Run:
-    """Read a run file, or all of them in a folder; shards have to agree in their settings."""
+def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = None) -> Run:
+    """Read a run file, or all of them in a folder; shards have to agree in their settings.
+
+    `tables` and `item` read less: only some tables, only what was found for one item.
+    """
     paths = sorted(place.glob("*.sqlite")) if place.is_dir() else [place]
     if not paths or not paths[0].exists():
         raise InputError(f"there is no run at {place}; make one with: vtrace evaluate --out {place}")
@@ -160,8 +163,9 @@ def read_run(place: Path) -> Run:
             db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
             db.row_factory = sqlite3.Row
             own = read_settings(db, path)
-            for table in TABLES:
-                rows[table] += map(dict, db.execute(f"SELECT * FROM {table}"))
+            for table in tables:
+                of_item = f"WHERE {'key' if table == 'item' else 'item'} = :item" if item is not None else ""
+                rows[table] += map(dict, db.execute(f"SELECT * FROM {table} {of_item}", {"item": item}))
             db.close()
         if settings is not None and own != settings:
             raise InputError(f"{path} belongs to another run than the files beside it; move it elsewhere")

@@ -1,4 +1,4 @@
-"""Write the model card of Pinhole from a fresh measurement: `python -m vtrace.pinhole.card` (or `make card`)."""
+"""Write the card of an embedded model from a fresh measurement: `python -m vtrace.pinhole.card` (or `make card`)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,32 @@ from typing import Any
 from ..files import write_atomically
 from ..lvlm import EMBEDDED, load
 from .accuracy import measure
+from .recipe import Recipe
+from .train import RECIPES
+
+ABOUT = {
+    "pinhole": """`Qwen3VLForConditionalGeneration`: 8 decoder layers of width 128, 4 query heads on 2 key/value heads of size 32, q/k-norm,
+interleaved M-RoPE; a vision tower of 4 layers with 2 x 2 merging and DeepStack from layers 0 and 2. Pictures are read at 36 to
+64 visual tokens of 32 x 32 pixels, larger ones are scaled down.""",
+    "pinhole-internvl": """`InternVLForConditionalGeneration`: the same decoder with plain rotary positions (Qwen3); a vision tower of 4 layers that
+sees tiles of 64 x 64 pixels one by one, with pixel shuffle to four visual tokens a tile. Pictures become up to 16 tiles and a thumbnail.""",
+}
 
 
-def card(result: dict[str, Any], log: list[dict[str, Any]], decoder: int, total: int) -> str:
+def card(recipe: Recipe, result: dict[str, Any], log: list[dict[str, Any]], decoder: int, total: int) -> str:
     """The card as Markdown, every number from the measurement or the training log."""
-    steps = {
-        stage: [e for e in log if e["stage"] == stage and "loss" in e][-1] for stage in ("see", "reason", "polish")
-    }
-    minutes = sum(entry["minutes"] for entry in steps.values())
-    pace = 60 * steps["polish"]["minutes"] / steps["polish"]["of"]
-    alone = steps["see"]["minutes"] + pace * (steps["reason"]["of"] + steps["polish"]["of"]) / 60
+    last = {stage.name: [e for e in log if e["stage"] == stage.name and "loss" in e][-1] for stage in recipe.stages}
+    minutes = sum(entry["minutes"] for entry in last.values())
+    stages = "\n".join(
+        f"| {s.name} | {'whole model' if s.whole else 'vision tower'} | {s.world.radius[0]:g} to {s.world.radius[1]:g} px "
+        f"| {last[s.name]['of']} | {s.images} | {last[s.name]['minutes']:.0f} |"
+        for s in recipe.stages
+    )
+    start = (
+        f"Its decoder starts from that of `{recipe.decoder_from}` after its second stage, as big models start from a language model."
+        if recipe.decoder_from
+        else "It starts from random weights."
+    )
     rows = "\n".join(
         f"| {task} | {row['accuracy']:.3f} | {row['blank']:.3f} | {row['majority']:.3f} |"
         for task, row in result["tasks"].items()
@@ -30,29 +46,31 @@ license: apache-2.0
 library_name: transformers
 pipeline_tag: image-text-to-text
 ---
-# Pinhole
+# {recipe.name}
 
-A `Qwen3VLForConditionalGeneration` of {total / 1e6:.1f} M parameters ({decoder / 1e6:.1f} M in the decoder), trained from
-scratch on Shapes, the seeded world of coloured shapes in `vtrace.benchmarks.shapes`. It exists so that VTrace can be
-run, tested and measured without a download; it knows nothing but Shapes.
+{total / 1e6:.1f} M parameters ({decoder / 1e6:.1f} M in the decoder), trained on Shapes, the seeded world of coloured shapes in
+`vtrace.benchmarks.shapes`. It exists so that VTrace can be run, tested and measured without a download; it knows nothing but Shapes.
 
-Architecture: 8 decoder layers of width 128, 4 query heads on 2 key/value heads of size 32, q/k-norm, interleaved
-M-RoPE; a vision tower of 4 layers with 2 x 2 merging and DeepStack from layers 0 and 2. Weights are stored in bfloat16.
+{ABOUT[recipe.name]} Weights are stored in bfloat16.
 
 ## How it was made
 
-`make pinhole`, fixed seed, on two CPU cores, in three stages: {steps["see"]["of"]} steps in which the vision tower learns what each
-visual token shows and where; {steps["reason"]["of"]} steps of 64 questions on the whole model; {steps["polish"]["of"]} more on the tasks learnt last. Label
-smoothing of 0.03 keeps likelihoods off the ceiling. The run that made these weights took {minutes:.0f} minutes beside other
-work. Its third stage had the cores mostly to itself; at that speed ({pace:.1f} s a step) the whole takes {alone:.0f} minutes.
-`training-log.jsonl` has its losses. Training scenes are disjoint from dev and test by construction.
+`python -m vtrace.pinhole.train --model {recipe.name}` (`make pinhole`), fixed seed, on two CPU cores. {start}
+
+| stage | trains | radius of things | steps | pictures a step | minutes |
+|---|---|---|---|---|---|
+{stages}
+
+The whole model answers four questions a picture. Label smoothing of 0.03 keeps likelihoods off the ceiling. The run took
+{minutes:.0f} minutes beside other work. `training-log.jsonl` has its losses. Training scenes are disjoint from dev and
+test by construction.
 
 ## Accuracy
 
 Final answers on the {result["split"]} split, {result["per_task"]} questions a task, greedy decoding;
-`python -m vtrace.pinhole.accuracy --json` recomputes the table. *Blank* replaces the picture by a grey one; *majority*
-always gives the task's most frequent answer. Mean accuracy: **{result["mean"]:.3f}**; the whole response is word for word
-the gold one in {result["exact_response"]:.3f} of the cases.
+`python -m vtrace.pinhole.accuracy --model {recipe.name} --json` recomputes the table. *Blank* replaces the picture by a grey one;
+*majority* always gives the task's most frequent answer. Mean accuracy: **{result["mean"]:.3f}**; the whole response is word for
+word the gold one in {result["exact_response"]:.3f} of the cases.
 
 | task | accuracy | blank | majority |
 |---|---|---|---|
@@ -60,21 +78,21 @@ the gold one in {result["exact_response"]:.3f} of the cases.
 
 ## Limits
 
-Pictures are read at 36 to 64 visual tokens, so larger ones are scaled down. Anything that is not a Shapes scene, and any
-question outside its grammar, gets a fluent and meaningless reply.
+Anything that is not a Shapes scene, and any question outside its grammar, gets a fluent and meaningless reply.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
+    parser.add_argument("--model", choices=list(RECIPES), default="pinhole")
     parser.add_argument("--per-task", type=int, default=200)
     args = parser.parse_args()
-    folder: Path = EMBEDDED["pinhole"]
-    lvlm = load("pinhole")
+    folder: Path = EMBEDDED[args.model]
+    lvlm = load(args.model)
     result = measure(lvlm.model, lvlm.processor, "test", args.per_task, progress=sys.stderr.isatty())
     log = [json.loads(line) for line in (folder / "training-log.jsonl").read_text().splitlines()]
     sizes = [sum(p.numel() for p in module.parameters()) for module in (lvlm.seam.decoder, lvlm.model)]
-    text = card(result, log, *sizes)
+    text = card(RECIPES[args.model], result, log, *sizes)
     write_atomically(folder / "accuracy.json", lambda file: file.write_text(json.dumps(result, indent=1) + "\n"))
     write_atomically(folder / "README.md", lambda file: file.write_text(text))
     print(f"wrote {folder / 'README.md'}: mean accuracy {result['mean']:.3f}")

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 from transformers import GotOcr2ImageProcessorPil, InternVLConfig, InternVLForConditionalGeneration, Qwen2Tokenizer
 
-from ..benchmarks.shapes import WORLD
+from ..benchmarks.shapes import SCHOOL
 from ..benchmarks.shapes.scene import TOKEN, Scene, render
 from ..lvlm.processor import ImageOnlyInternVLProcessor
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
@@ -97,8 +97,8 @@ PINHOLE_INTERNVL = Recipe(
     image_token="<IMG_CONTEXT>",
     readouts=2,
     stages=(
-        Stage("see", WORLD, 600, images=32, whole=False),
-        Stage("reason", WORLD, 700, images=16, see_weight=0.3),
+        Stage("see", SCHOOL, 600, images=32, whole=False),
+        Stage("reason", SCHOOL, 700, images=16, see_weight=0.3),
     ),
     tokenizer=lambda: build_tokenizer(
         SPECIAL, start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>",

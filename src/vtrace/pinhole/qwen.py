@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import Qwen2Tokenizer, Qwen2VLImageProcessorPil, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-from ..benchmarks.shapes import NURSERY, WORLD
+from ..benchmarks.shapes import NURSERY, SCHOOL
 from ..benchmarks.shapes.scene import CELL, TOKEN, Scene, render
 from ..lvlm.processor import ImageOnlyProcessor
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
@@ -102,7 +102,7 @@ PINHOLE = Recipe(
     stages=(
         Stage("see", NURSERY, 450, images=32, whole=False),
         Stage("reason", NURSERY, 1900, images=16, see_weight=0.1, tower_rate=0.25),
-        Stage("sharpen", WORLD, 600, images=16, see_weight=0.3),
+        Stage("sharpen", SCHOOL, 600, images=16, see_weight=0.3),
     ),
     tokenizer=lambda: build_tokenizer(SPECIAL),
     processor=build_processor,

@@ -1,4 +1,4 @@
-"""An attribution to look at: console, PNG, one self-contained HTML page, or JSON that loads back."""
+"""An attribution to look at: console, PNG, the viewer in one HTML file, or JSON that loads back."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def save_json(thing: Attribution | Trace, path: str | Path) -> Path:
 
 
 def save_html(attribution: Attribution, path: str | Path) -> Path:
-    from .html import page
+    from ..viewer import write_page
 
-    return write_atomically(path, lambda file: file.write_text(page(attribution), "utf-8"))
+    return write_page([attribution], path)
 
 
 def save_png(attribution: Attribution, path: str | Path) -> Path:

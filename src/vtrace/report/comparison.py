@@ -1,4 +1,4 @@
-"""A comparison of methods to look at: console and JSON here, figure and page in their own files."""
+"""A comparison of methods to look at: console and JSON here; figure, notebook and viewer in their own files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..colours import colour, ink
 from ..comparison import Comparison
 from ..errors import InputError
 from ..files import attribution_document, write_atomically
-from .scale import colour, ink, percent
+from .scale import percent
 
 SCHEMA = "vtrace.comparison/1"
 
@@ -26,9 +27,9 @@ def save(comparison: Comparison, path: str | Path) -> Path:
         text = json.dumps(comparison_document(comparison), ensure_ascii=False)
         return write_atomically(path, lambda file: file.write_text(text, "utf-8"))
     if ending == ".html":
-        from .comparison_html import page
+        from ..viewer import write_page
 
-        return write_atomically(path, lambda file: file.write_text(page(comparison), "utf-8"))
+        return write_page(list(comparison.results.values()), path, remarks={**costs(comparison), **comparison.failures})
     if ending == ".png":
         from .comparison_png import draw
 
@@ -61,6 +62,11 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "agreement": {"methods": list(comparison.results), "spearman": matrix},
         "failures": comparison.failures,
     }
+
+
+def costs(comparison: Comparison) -> dict[str, str]:
+    """What each method cost, in a few words."""
+    return {name: f"{seconds(cost.seconds)} alone, {megabytes(cost.memory)}" for name, cost in comparison.costs.items()}
 
 
 def show(comparison: Comparison, console: Console, count: int = 3) -> None:

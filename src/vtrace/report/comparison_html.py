@@ -1,4 +1,4 @@
-"""A static page of small multiples: every method's patches and words, agreement, and cost."""
+"""Small multiples for a notebook: every method's patches and words, agreement, and cost."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from html import escape
 
 from ..attribution import Attribution
+from ..colours import colour, ink
 from ..comparison import Comparison
 from .comparison import correlation, megabytes, seconds, short
-from .html import STYLE, document, picture_figure, shaded_words
-from .scale import Scale, colour, ink, percent
+from .html import STYLE, picture_figure, shaded_words
+from .scale import Scale, percent
 
 GRID = """
 .vt{max-width:1360px}
@@ -28,13 +29,8 @@ GRID = """
 """.strip()
 
 
-def page(comparison: Comparison) -> str:
-    """A whole document."""
-    return document(f"VTrace, methods compared: {comparison.trace.question}", fragment(comparison))
-
-
 def fragment(comparison: Comparison) -> str:
-    """The contents, with their style: also what a notebook shows."""
+    """What a notebook shows."""
     trace = comparison.trace
     answer = f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer"
     cards = "".join(_card(comparison, name, result) for name, result in comparison.results.items())

@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ..colours import colour, ink
 from ..comparison import Comparison
 from .comparison import correlation, seconds, short
 from .png import FAINT, INK, LINE, SIZE, layout, panel_size, picture_axes, ruler, sheet, write
-from .scale import Scale, colour, ink, percent
+from .scale import Scale, percent
 
 CELL, GAP, MARGIN = 3.0, 0.4, 0.45  # inches
 COLUMNS, POINTS = 4, 8.5

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..attribution import Attribution
-from .scale import Scale, calibration_words, colour, ink, percent
+from ..colours import colour, ink
+from .scale import Scale, calibration_words, percent
 
 
 def show(attribution: Attribution, console: Console, count: int = 10) -> None:

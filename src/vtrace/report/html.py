@@ -1,17 +1,14 @@
-"""A static, self-contained page: no script, no network, everything escaped."""
+"""An attribution in a notebook: no script, no network, everything escaped. Files are written by the viewer."""
 
 from __future__ import annotations
 
-import base64
-import io
 from html import escape
 
-from PIL import Image
-
 from ..attribution import Attribution
-from .scale import STOPS, Scale, calibration_words, colour, ink, percent
-
-MAX_SIDE = 1200  # pixels of the embedded picture
+from ..colours import STOPS, colour, ink
+from ..spans import word_pieces
+from ..viewer.export import data_url
+from .scale import Scale, calibration_words, percent
 
 STYLE = """
 .vt{color-scheme:light dark;--ink:#1f1a24;--faint:#6b6372;--page:#fff;--line:#e5e0e8}
@@ -46,25 +43,8 @@ STYLE = """
 """.strip()
 
 
-def page(attribution: Attribution) -> str:
-    """A whole document."""
-    return document(f"VTrace: {attribution.trace.question}", fragment(attribution))
-
-
-def document(title: str, body: str) -> str:
-    """A page that asks for nothing from the network and runs no script."""
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}</title><style>:root{{color-scheme:light dark}}body{{margin:0;background:#fff}}"
-        "@media (prefers-color-scheme:dark){body{background:#17131a}}</style></head>"
-        f"<body>{body}</body></html>"
-    )
-
-
 def fragment(attribution: Attribution) -> str:
-    """The contents, with their style: also what a notebook shows."""
+    """What a notebook shows."""
     trace = attribution.trace
     scale = Scale(attribution)
     pictures = "".join(picture_figure(attribution, panel, scale) for panel in trace.panels)
@@ -104,7 +84,7 @@ def picture_figure(attribution: Attribution, panel: tuple[int, int], scale: Scal
         )
     return (
         f'<figure class="{"thumb" if panel[1] else "full"}"><figcaption>{name}</figcaption>'
-        f'<img alt="{name or "picture"}" src="data:image/png;base64,{_embed(image)}">'
+        f'<img alt="{name or "picture"}" src="{data_url(image)}">'
         f'<svg viewBox="0 0 {image.width} {image.height}" preserveAspectRatio="none" role="img" '
         f'aria-label="evidence by patch">{"".join(cells)}</svg></figure>'
     )
@@ -114,24 +94,15 @@ def shaded_words(attribution: Attribution, kind: str, scale: Scale) -> str:
     """The text with each word shaded; blanks between words are kept as they are."""
     trace = attribution.trace
     targeted = set(attribution.target.positions)
-    parts, end = [], None
-    for word in trace.words:
-        if word.kind != kind or word.text.startswith("<|"):
-            continue
-        low, high = trace.offsets[word.start][0], trace.offsets[word.stop - 1][1]
-        low = low if end is None else max(low, end)
-        piece = trace.text[low:high]
-        end = high
-        lead = len(piece) - len(piece.lstrip())
+    parts = []
+    for word, before, text, after in word_pieces(trace.text, trace.offsets, [w for w in trace.words if w.kind == kind]):
         level = scale.strength(word.start, word.stop)
         share = percent(scale.share(word.start, word.stop))
         named = " t" if targeted & set(range(word.start, word.stop)) else ""
         red, green, blue = colour(level)
         style = f' style="background:rgb({red},{green},{blue});color:{ink(level)}"' if level > 0.02 else ""
-        text = piece[lead:]
-        tail = text[len(text.rstrip()) :]
         parts.append(
-            f'{escape(piece[:lead])}<span class="w{named}"{style} title="{share}">{escape(text.rstrip())}</span>{escape(tail)}'
+            f'{escape(before)}<span class="w{named}"{style} title="{share}">{escape(text)}</span>{escape(after)}'
         )
     return "".join(parts)
 
@@ -168,12 +139,3 @@ def _table(attribution: Attribution, count: int = 12) -> str:
         )
     head = '<tr><th class="n">#</th><th>evidence</th><th class="n">share</th><th></th></tr>'
     return f"<table>{head}{''.join(rows)}</table>"
-
-
-def _embed(image: Image.Image) -> str:
-    if max(image.size) > MAX_SIDE:
-        image = image.copy()
-        image.thumbnail((MAX_SIDE, MAX_SIDE))
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", optimize=True)
-    return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..attribution import Attribution, Evidence
+from ..colours import STOPS, colour, ink
 from ..types import Trace
-from .scale import STOPS, Scale, calibration_words, colour, ink, percent
+from .scale import Scale, calibration_words, percent
 
 INK, FAINT = "#1f1a24", "#746c7b"
 WIDTH, MARGIN, GAP = 12.0, 0.45, 0.35  # inches

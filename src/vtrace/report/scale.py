@@ -1,28 +1,10 @@
-"""The one colour scale on which patches and words are shown, and the words around it."""
+"""How strong patches and words are shown, and the words around them."""
 
 from __future__ import annotations
 
 from ..attribution import Attribution
 
-# Light to dark in even steps of lightness, from cream over orange to deep violet: ordered in
-# greyscale and for every common form of colour blindness.
-STOPS = ((255, 247, 227), (254, 217, 142), (251, 160, 82), (222, 87, 98), (157, 41, 122), (76, 18, 92))
-
 OUTLINED = 0.12  # share of patches that get an outline
-
-
-def colour(strength: float) -> tuple[int, int, int]:
-    """Colour of a strength between 0 and 1."""
-    place = min(max(strength, 0.0), 1.0) * (len(STOPS) - 1)
-    index = min(int(place), len(STOPS) - 2)
-    part = place - index
-    low, high = STOPS[index], STOPS[index + 1]
-    return tuple(round(a + (b - a) * part) for a, b in zip(low, high, strict=True))  # type: ignore[return-value]
-
-
-def ink(strength: float) -> str:
-    """Text colour that stays readable on `colour(strength)`."""
-    return "#ffffff" if strength > 0.55 else "#1f1a24"
 
 
 class Scale:

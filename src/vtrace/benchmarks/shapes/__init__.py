@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from PIL import Image
 
 from .questions import ANSWER_MARK, TASKS, unmark
-from .scene import NURSERY, SPLITS, WORLD, Scene, World, random_scene, render
+from .scene import NURSERY, SCHOOL, SPLITS, WORLD, Scene, World, random_scene, render
 
-__all__ = ["ANSWER_MARK", "NURSERY", "SPLITS", "TASKS", "WORLD", "Sample", "World", "ask", "sample"]
+__all__ = ["ANSWER_MARK", "NURSERY", "SCHOOL", "SPLITS", "TASKS", "WORLD", "Sample", "World", "ask", "sample"]
 
 
 @dataclass(frozen=True)

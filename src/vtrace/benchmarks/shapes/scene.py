@@ -35,14 +35,15 @@ class World:
 
     boards: tuple[tuple[int, int], ...]  # rows x columns
     radius: tuple[float, float]  # pixels
+    in_token: bool = False  # things stand within one visual token of their cell, not anywhere in it
 
 
-# Evidence is small: a thing is smaller than a visual token, and lies across one, two or four of them, so that a picture
-# of which a random third is shown lacks most of it, and every part counts. No two boards have the same number of cells:
-# a model that reads tiles in a row must be able to tell them apart.
-WORLD = World(boards=((4, 4), (3, 5), (4, 3)), radius=(9, 14))
-# Larger things, on more boards: easier to read, and what training starts with.
+# Evidence is scarce: a thing fits into one visual token, so that a picture of which a random third is shown lacks two
+# thirds of it. No two boards have the same number of cells: a model that reads tiles in a row can tell them apart.
+WORLD = World(boards=((4, 4), (3, 5), (4, 3)), radius=(9, 14), in_token=True)
+# What training goes through: large things, on more boards, which are easy to read; then small ones, anywhere.
 NURSERY = World(boards=((4, 4), (3, 5), (5, 3), (3, 4), (4, 3)), radius=(17, 26))
+SCHOOL = World(boards=WORLD.boards, radius=WORLD.radius)
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,12 @@ def random_scene(
 
 def _place(rng: random.Random, world: World, colour: str, shape: str, row: int, column: int) -> Thing:
     radius = rng.uniform(*world.radius)
-    slack = CELL / 2 - radius - 1
-    x = (column + 0.5) * CELL + rng.uniform(-slack, slack)
-    y = (row + 0.5) * CELL + rng.uniform(-slack, slack)
+    left, top, room = column * CELL, row * CELL, CELL
+    if world.in_token:
+        left, top, room = left + TOKEN * rng.randrange(2), top + TOKEN * rng.randrange(2), TOKEN
+    slack = room / 2 - radius - 1
+    x = left + room / 2 + rng.uniform(-slack, slack)
+    y = top + room / 2 + rng.uniform(-slack, slack)
     return Thing(colour, shape, row + 1, column + 1, x, y, radius, rng.uniform(-0.25, 0.25))
 
 

@@ -1,0 +1,173 @@
+"""Size and speed of the viewer at 1,500 tokens: `python bench/viewer.py [--json]`.
+
+A synthetic trace: 1,000 prompt tokens, most of them patches of a photograph-like picture, 500 response tokens, and
+a W whose edges are spread over several orders of magnitude with most of them present, which is what compresses
+least. Times are the median over targets in Chromium, from the click to the end of the next frame's work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageFilter
+
+from vtrace.attribution import score
+from vtrace.targets import find_target
+from vtrace.types import Options, Patch, Trace, Word
+from vtrace.viewer import concatenate, page
+
+LIMITS = {"megabytes": 3.0, "retarget_ms": 100.0}  # what we hold ourselves to
+GRID = (28, 32)  # rows and columns of patches: 896 of the 1,000 prompt tokens
+
+TIMES = """
+async (targets) => {
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  const times = { retarget: [], hover: [], gamma: [], follow: [] };
+  const timed = async (name, action) => {
+    const began = performance.now();
+    action();
+    await frame();
+    times[name].push(performance.now() - began);
+  };
+  const words = [...document.querySelectorAll("#response .w")];
+  const point = (word, kind) => word.dispatchEvent(new PointerEvent(kind, { bubbles: true, pointerType: "mouse" }));
+  await frame();
+  for (const k of targets) {
+    await timed("hover", () => point(words[k], "pointerover"));
+    await timed("retarget", () => { point(words[k], "pointerdown"); point(words[k], "pointerup"); });
+    const slider = document.getElementById("gamma");
+    await timed("gamma", () => { slider.value = 0.5 + (k % 10) / 20; slider.dispatchEvent(new Event("input")); });
+    await timed("follow", () => document.querySelector("#ranking tbody button").click());
+    document.querySelector("#paths button").click();
+  }
+  return times;
+}
+"""
+
+
+MATHS = ("quantised", "multihop", "calibrate", "attribution", "targets", "state")
+SCORES = """
+async ([data, names]) => {
+  const trace = await maths.prepare(JSON.parse(data));
+  const [method] = trace.methods;
+  const found = (name) => maths.attribute(trace, method, maths.findTarget(trace, name), { calibrated: true });
+  return names.map((name) => [...found(name).scores]);
+}
+"""
+
+
+def synthetic(tokens: int, response: int, seed: int = 0):
+    """A trace of that size with a picture, and its attribution."""
+    rng = np.random.default_rng(seed)
+    prompt = tokens - response
+    rows, columns = GRID if prompt > 950 else (8, 8)
+    patches = tuple(
+        Patch(10 + r * columns + c, 0, r, c, (c * 32.0, r * 32.0, c * 32.0 + 32, r * 32.0 + 32))
+        for r in range(rows) for c in range(columns)
+    )  # fmt: skip
+    kinds = ["template"] * 10 + ["image"] * len(patches) + ["question"] * (prompt - 14 - len(patches))
+    kinds += ["template"] * 4 + ["response"] * response
+    text = "".join(f" w{p}" for p in range(tokens))
+    ends = np.cumsum([len(f" w{p}") for p in range(tokens)]).tolist()
+    offsets = tuple(zip([0, *ends[:-1]], ends, strict=True))
+    words = tuple(Word(f"w{p}", p, p + 1, kind) for p, kind in enumerate(kinds) if kind != "image")
+    noise = rng.integers(0, 256, (rows * 8, columns * 8, 3), dtype=np.uint8)
+    image = Image.fromarray(noise).resize((columns * 32, rows * 32), Image.Resampling.BICUBIC)
+    trace = Trace(
+        model="synthetic", images=(image.filter(ImageFilter.GaussianBlur(2)),), system="", question="synthetic",
+        ids=tuple(range(tokens)), prompt_length=prompt, text=text, offsets=offsets, kinds=tuple(kinds),
+        patches=patches, words=words, response_span=(offsets[prompt][0], len(text)),
+        sentences=tuple((offsets[p][0], offsets[min(p + 24, tokens - 1)][1]) for p in range(prompt, tokens, 25)),
+        reasoning=(offsets[prompt][0], offsets[-6][1]), answer=(offsets[-5][0], len(text)), finish="stop",
+    )  # fmt: skip
+    edges = np.exp(rng.normal(-4, 1.8, (tokens, tokens))) * (rng.random((tokens, tokens)) < 0.97)
+    pairwise = torch.from_numpy(np.triu(edges, 1).astype(np.float32))
+    likelihoods = rng.normal(-1, 0.5, (4, response)) - np.array([[0], [1.0], [0.6], [1.4]])
+    return score(trace, find_target(trace, "response"), pairwise, likelihoods, Options())
+
+
+def chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+def measure(attribution, targets: int) -> dict:
+    from playwright.sync_api import sync_playwright
+
+    text = page([attribution])
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        place = Path(folder) / "page.html"
+        place.write_text(text, "utf-8")
+        browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+        opened = browser.new_page(viewport={"width": 1360, "height": 900})
+        opened.goto(place.as_uri())
+        opened.wait_for_selector("html[data-ready]", timeout=60_000)
+        ready = opened.evaluate("performance.now()")
+        shown = opened.evaluate("document.querySelectorAll('#response .w').length")
+        chosen = np.linspace(1, shown - 1, targets).astype(int).tolist()
+        times = opened.evaluate(TIMES, chosen)
+        error = largest_error(browser, attribution, text)
+        browser.close()
+    medians = {f"{name}_ms": round(statistics.median(values), 1) for name, values in times.items()}
+    return {
+        "tokens": len(attribution.trace),
+        "response": len(attribution.trace) - attribution.trace.prompt_length,
+        "megabytes": round(len(text.encode()) / 1e6, 2),
+        "picture_megabytes": round(sum(map(len, json.loads(_data(text))["pictures"])) / 1e6, 2),
+        "open_ms": round(ready, 0),
+        **medians,
+        "quickest_retarget_ms": round(min(times["retarget"]), 1),
+        "slowest_retarget_ms": round(max(times["retarget"]), 1),
+        "load": round(os.getloadavg()[0], 1),
+        "largest_share_error": error,
+        "limits": LIMITS,
+    }
+
+
+def largest_error(browser, attribution, text: str) -> float:
+    """How far shares computed by the page's own maths are from Python's, relative to the strongest; over sentences."""
+    names = [f"sentence {k + 1}" for k in range(len(attribution.trace.sentences))][::5]
+    opened = browser.new_page()
+    opened.add_script_tag(content=f"{concatenate(MATHS)}\nwindow.maths = {{ prepare, attribute, findTarget }};")
+    found = opened.evaluate(SCORES, [_data(text), names])
+    worst = 0.0
+    for name, scores in zip(names, found, strict=True):
+        expected = attribution.retarget(name)
+        inputs = expected.trace.positions("image", "question")
+        difference = np.abs(np.array(scores)[inputs] - expected.scores[inputs])
+        worst = max(worst, float(difference.max() / expected.scores[inputs].max()))
+    return float(f"{worst:.2g}")
+
+
+def _data(text: str) -> str:
+    return text.split('id="data">', 1)[1].split("</script>", 1)[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    parser.add_argument("--tokens", type=int, default=1500)
+    parser.add_argument("--response", type=int, default=500)
+    parser.add_argument("--targets", type=int, default=25, help="how many words are clicked")
+    args = parser.parse_args()
+    if not chromium():
+        sys.exit("there is no Chromium: apt-get install chromium, or set VTRACE_CHROMIUM to its path")
+    found = measure(synthetic(args.tokens, args.response), args.targets)
+    if args.json:
+        print(json.dumps(found, indent=1))
+        return
+    for name, value in found.items():
+        print(f"{name:>22} {value}")
+
+
+if __name__ == "__main__":
+    main()

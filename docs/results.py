@@ -1,0 +1,222 @@
+"""Measure everything that docs/results.md says, and write it: `make results`. Resumable; see --help."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+from vtrace.benchmarks import find_benchmark
+from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.store import read_run
+from vtrace.faithfulness.tables import Line, Table, markdown, tabulate
+from vtrace.files import write_atomically
+from vtrace.lvlm import EMBEDDED, load
+from vtrace.methods import METHODS
+from vtrace.studies import PROFILES, STUDIES
+from vtrace.studies.run import run_study
+
+HERE = Path(__file__).parent
+# On every item: the paper's methods, ours, the measured reference and noise. All others run on a subset.
+MAIN = ("vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "loo",
+        "random")  # fmt: skip
+TARGETS = ("response", "answer")
+CURVES = ("RISE ins", "RISE del", "MAS ins", "MAS del")
+WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint")]
+
+
+def measure(args: argparse.Namespace, name: str) -> None:
+    """All runs and studies of one model that are still missing."""
+    lvlm, folder = load(name), args.work / name
+    test, dev = find_benchmark("shapes"), find_benchmark("shapes-dev")
+    with clock(folder, "main"):
+        evaluate(lvlm, test, Plan(MAIN, TARGETS), folder / "test", limit=args.items, report=say(f"{name}: test"))
+    with clock(folder, "others"):
+        plan = Plan(tuple(METHODS), TARGETS)
+        evaluate(lvlm, test, plan, folder / "test", limit=args.others, report=say(f"{name}: all methods"))
+    for study in args.studies if name == "pinhole" else ("components", "ordered"):
+        with clock(folder, study):
+            limit = min(args.study_items, getattr(PROFILES.get(study), "limit", args.study_items))
+            run_study(study, lvlm, dev, folder / "studies", limit=limit, report=say(f"{name}: {study}"))
+
+
+class clock:
+    """Adds the minutes of a block to minutes.json, over interruptions."""
+
+    def __init__(self, folder: Path, name: str):
+        self.path, self.name = folder / "minutes.json", name
+
+    def __enter__(self) -> None:
+        self.began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        known = json.loads(self.path.read_text()) if self.path.exists() else {}
+        known[self.name] = known.get(self.name, 0) + (time.monotonic() - self.began) / 60
+        write_atomically(self.path, lambda file: file.write_text(json.dumps(known)))
+
+
+def say(what: str) -> Callable[[int, int, str], None]:
+    began = time.monotonic()
+
+    def report(done: int, total: int, key: str) -> None:
+        print(f"{what} {done}/{total} {key} ({(time.monotonic() - began) / 60:.1f} min)", file=sys.stderr, flush=True)
+
+    return report
+
+
+def page(args: argparse.Namespace) -> str:
+    """The page, every number and every judgement from the runs."""
+    return "\n".join([HEAD.format(seed=0, others=args.others), *(chapter(args, name) for name in args.models)])
+
+
+HEAD = """# Results on the embedded models
+
+Written by `make results` (`docs/results.py`), seed {seed}; every number and every judgement on this page is computed
+from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole frozen
+response, blur in the picture, pad tokens for words). *Better*, *worse* and *loses* mean that the 95 % bootstrap
+interval of the paired difference excludes zero, *level* that it does not. Methods that are not in the first table of a
+model run on the first {others} examples only. Studies run on the dev split.
+
+These are two small models on one synthetic world. What holds here need not hold for large models on photographs, and
+what fails here may well work there.
+"""
+
+
+def chapter(args: argparse.Namespace, name: str) -> str:
+    folder = args.work / name
+    run = read_run(folder / "test")
+    table = tabulate(run, methods=[m for m in MAIN if m in present(run)], against="vtrace")
+    correct = [row["correct"] for row in run.rows["item"]]
+    title = "Pinhole (Qwen3-VL)" if name == "pinhole" else "Pinhole-InternVL (InternVL)"
+    minutes = json.loads((folder / "minutes.json").read_text())
+    text = [f"## {title}", ""]
+    text += [
+        f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly. "
+        f"All runs of this model took {sum(minutes.values()):.0f} minutes.", ""
+    ]  # fmt: skip
+    text += ["### In words", "", *(f"- {line}" for line in judgements(table)), ""]
+    text += ["### Test split", "", markdown(table, intervals=False), ""]
+    every = [m for m in METHODS if m in present(run)]
+    if len(every) > len(table.methods):
+        text += [
+            f"### All methods, first {args.others} examples", "",
+            markdown(transposed(run, every)), "",
+        ]  # fmt: skip
+    text += ["### Where the model is right and where it is wrong", ""]
+    split = tabulate(run, methods=table.methods, subsets=("correct", "incorrect"), evidence=False)
+    split_lines = [x for x in split.lines if x.metric == "RISE ins"]
+    text += [markdown(Table(split.settings, split.methods, split_lines, {})), ""]
+    text += studies(folder, name)
+    return "\n".join(text)
+
+
+def present(run) -> set[str]:
+    return {row["method"] for row in run.rows["result"]}
+
+
+def transposed(run, every: Sequence[str]) -> Table:
+    """RISE of all methods on the items that all of them have."""
+    table = tabulate(run, methods=list(every), evidence=False)
+    return Table(table.settings, table.methods, [x for x in table.lines if x.metric.startswith("RISE")], table.failures)
+
+
+def line_of(table: Table, target: str, setting: str, metric: str) -> Line:
+    wanted = (target, "all", setting, metric)
+    return next(x for x in table.lines if (x.target, x.subset, x.setting, x.metric) == wanted)
+
+
+def against(line: Line, method: str) -> str:
+    """better, worse or level: the method against VTrace."""
+    cell = line.cells[method]
+    if cell.difference_low is None or cell.difference_low <= 0 <= (cell.difference_high or 0):
+        return "level"
+    return "better" if (cell.difference_low > 0) == line.higher_is_better else "worse"
+
+
+def judgements(table: Table) -> list[str]:
+    """What holds and what does not, in sentences."""
+    image = line_of(table, "response", "image", "RISE ins")
+    noise, measured = image.cells["random"].mean, image.cells["loo"].mean
+    fair = noise <= 0.62 and measured - noise >= 0.15
+    found = [
+        f"The benchmark {'discriminates' if fair else 'does not discriminate as it should'}: random order reaches "
+        f"{noise:.3f} in image insertion (at most 0.62 wanted), leave-one-out {measured:.3f}."
+    ]
+    rivals = [m for m in table.methods if m not in ("vtrace", "vtrace-ordered", "random", "loo")]
+    for target, setting in WHERE:
+        lines = [line_of(table, target, setting, metric) for metric in ("RISE ins", "RISE del")]
+        own = "/".join(f"{line.cells['vtrace'].mean:.3f}" for line in lines)
+        sides: dict[str, list[str]] = {"better": [], "worse": [], "level": []}
+        for rival in rivals:
+            verdicts = {against(line, rival) for line in lines}
+            side = "level" if verdicts == {"level"} or verdicts == {"better", "worse"} else (verdicts - {"level"}).pop()
+            numbers = "/".join(f"{line.cells[rival].mean:.3f}" for line in lines)
+            sides[side].append(f"{rival} {numbers}")
+        said = "; ".join(
+            f"{words} {', '.join(sides[side])}"
+            for side, words in (("worse", "beats"), ("level", "is level with"), ("better", "**loses to**"))
+            if sides[side]
+        )
+        found.append(f"Target {target}, {setting} setting: VTrace (RISE insertion/deletion {own}) {said}.")
+    for target, setting in WHERE:
+        lines = [line_of(table, target, setting, metric) for metric in ("RISE ins", "RISE del")]
+        own, ordered = ("/".join(f"{line.cells[m].mean:.3f}" for line in lines) for m in ("vtrace", "vtrace-ordered"))
+        verdicts = [against(line, "vtrace-ordered") for line in lines]
+        found.append(
+            f"Ordered paths against the paper's sum, target {target}, {setting}: {ordered} against {own}; "
+            f"{verdicts[0]} in insertion, {verdicts[1]} in deletion."
+        )
+    for target in TARGETS:
+        line = line_of(table, target, "image evidence", "auc")
+        order = sorted(line.cells, key=lambda m: -line.cells[m].mean)
+        ranks = ", ".join(f"{m} {line.cells[m].mean:.3f}" for m in order)
+        found.append(f"Rank AUC of the patches that show the evidence, target {target}: {ranks}.")
+    return found
+
+
+def studies(folder: Path, name: str) -> list[str]:
+    """Plots and tables of the studies, copied next to the page."""
+    text: list[str] = []
+    for study in (*STUDIES, *PROFILES):
+        source = folder / "studies" / study
+        if not (source / f"{study}.md").exists():
+            continue
+        if not text:
+            text += ["### Studies (dev split)", ""]
+        plot = HERE / "results" / f"{name}-{study}.png"
+        plot.parent.mkdir(exist_ok=True)
+        shutil.copy(source / f"{study}.png", plot)
+        _, about, _, *tables = (source / f"{study}.md").read_text("utf-8").split("\n\n")
+        text += [f"#### {study}", "", about, "", f"![{study}](results/{plot.name})", ""]
+        text += ["<details><summary>Table</summary>", "", *"\n\n".join(tables).splitlines(), "", "</details>", ""]
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", default=list(EMBEDDED), choices=list(EMBEDDED))
+    parser.add_argument("--items", type=int, default=200, help="test examples for the main methods")
+    parser.add_argument("--others", type=int, default=24, help="test examples for all methods")
+    parser.add_argument("--study-items", type=int, default=24, help="dev examples per study")
+    parser.add_argument("--studies", nargs="*", default=[*STUDIES, *PROFILES])
+    parser.add_argument("--work", type=Path, default=Path("build/results"), help="runs and studies")
+    parser.add_argument("--page-only", action="store_true", help="write the page from what has been measured")
+    parser.add_argument("--out", type=Path, default=HERE / "results.md")
+    args = parser.parse_args()
+    if not args.page_only:
+        for name in args.models:
+            measure(args, name)
+    text = page(args)
+    print(f"wrote {write_atomically(args.out, lambda file: file.write_text(text, 'utf-8'))}")
+
+
+if __name__ == "__main__":
+    main()

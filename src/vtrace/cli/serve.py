@@ -1,0 +1,100 @@
+"""`vtrace serve`."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+from contextlib import ExitStack, closing, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InputError
+from .options import DeviceOption, DtypeOption, QuietOption, progress
+
+EXAMPLES = """
+Examples:\n
+  vtrace serve\n
+  vtrace serve --model Qwen/Qwen3-VL-4B-Instruct --methods vtrace,ifr,rollout\n
+  vtrace serve --runs runs --port 9000\n
+  VTRACE_TOKEN=$(openssl rand -hex 16) vtrace serve --host 0.0.0.0
+"""
+
+
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole' (the default); repeatable."),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="What can be chosen: names with commas, or 'instant', 'quick', 'all'.")
+    ] = "vtrace,vtrace-ordered,ifr,flashtrace,rollout,attnlrp",
+    host: Annotated[str, typer.Option(help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8765,
+    token: Annotated[
+        str,
+        typer.Option(envvar="VTRACE_TOKEN", help="What clients have to know; default off loopback: a random one."),
+    ] = "",
+    store: Annotated[
+        Path | None, typer.Option(help="File of the history; default: ~/.local/share/vtrace/history.sqlite.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder with runs of 'vtrace evaluate' to browse.")] = None,
+    queue: Annotated[int, typer.Option(min=1, help="How many requests may wait.")] = 16,
+    upload: Annotated[int, typer.Option(min=1, help="Largest request in MB.")] = 32,
+    pixels: Annotated[int, typer.Option(min=1, help="Most megapixels of one request.")] = 24,
+    grace: Annotated[float, typer.Option(min=0.0, help="Seconds to finish running work at the end.")] = 30.0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Token budget of a response.")] = 1024,
+    dtype: DtypeOption = "",
+    device: DeviceOption = "",
+    quiet: QuietOption = False,
+) -> None:
+    """A local web application and HTTP interface: ask, watch the answer, look at its evidence."""
+    if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if find_spec(name) is None]:
+        raise InputError(f"{missing[0]} is not installed; install it with: pip install 'vtrace-attribution[serve]'")
+    if token and not re.fullmatch("[A-Za-z0-9_-]{16,}", token):
+        raise InputError("the token needs at least 16 letters, digits, '-' or '_'; try: openssl rand -hex 16")
+    if runs is not None and not runs.is_dir():
+        raise InputError(f"there is no folder {runs}; make runs with: vtrace evaluate --out {runs}/first")
+    with ExitStack() as opened:
+        with progress(quiet) as say:
+            say("Loading PyTorch and transformers")
+            from ..lvlm import EMBEDDED, family_of, load, read_config
+            from ..methods import parse_names
+            from ..serve.desk import Desk, Models
+            from ..serve.guard import is_loopback
+            from ..serve.limits import Limits
+            from ..serve.runs import Runs
+            from ..serve.server import serve as run
+            from ..serve.server import take_address
+            from ..serve.store import Store
+
+            limits = Limits(
+                upload_bytes=upload * 10**6, pixels=pixels * 10**6, waiting=queue, grace=grace,
+                new_tokens=max_new_tokens,
+            )  # fmt: skip
+            names = model or ["pinhole"]
+            for name in names[1:]:  # the first one is loaded at once
+                family_of(read_config(str(EMBEDDED.get(name, name)), name), name)
+            chosen = parse_names(methods)
+            listening = opened.enter_context(take_address(host, port))
+            history = opened.enter_context(closing(Store(store or _default_store())))
+            models = Models(names, lambda name: load(name, dtype=dtype or None, device=device or None))
+            say(f"Loading {names[0]}")
+            models.get(names[0])
+        token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
+        where = f"[{host}]" if ":" in host else host
+        address = f"http://{where}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+        listening.listen(128)  # whoever reads the address and is quick waits a moment, and is not refused
+        print(f"VTrace is at {address}", flush=True)
+        print(f"history: {history.path}; stop with Ctrl-C", file=sys.stderr)
+        with suppress(KeyboardInterrupt):
+            run(Desk(models, chosen, history, limits), Runs(runs), listening, token)
+
+
+def _default_store() -> Path:
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(data) / "vtrace" / "history.sqlite"

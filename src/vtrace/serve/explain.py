@@ -1,0 +1,79 @@
+"""The work itself: ask the model, trace its answer, with progress and a way out at every token and layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..attribution import Attribution, attribute
+from ..generate import retrace, trace
+from ..lvlm import Lvlm
+from ..methods import run_method
+from ..methods.work import Work
+from ..targets import find_target
+from ..types import Trace
+from .queue import Job
+
+
+class Stream:
+    """What `generate` hands tokens to. Text is passed on as soon as its characters are complete."""
+
+    def __init__(self, decode: Callable[[list[int]], str], say: Callable[[str], None]):
+        self._decode, self._say = decode, say
+        self._ids: list[int] = []
+        self._begun = False
+
+    def put(self, ids: Any) -> None:
+        if not self._begun:  # the prompt comes first
+            self._begun = True
+            return
+        self._ids += ids.flatten().tolist()
+        text = self._decode(self._ids)
+        if not text.endswith("\ufffd"):
+            self._say(text)
+
+    def end(self) -> None: ...
+
+
+def explain(lvlm: Lvlm, job: Job, new_tokens: int) -> list[Attribution]:
+    """One attribution for each method that was asked for."""
+    job.update(stage="reading the picture", done=0, total=0)
+    frozen = _ask(lvlm, job, new_tokens)
+    target = find_target(frozen, job.request.target)
+    results: list[Attribution] = []
+    work: Work | None = None
+    for method in job.request.methods:
+        report = _reporter(job, method)
+        report(0, 0)
+        if method == "vtrace":  # folds every layer as it comes, and so needs less memory than shared work
+            results.append(attribute(lvlm, frozen, target, progress=report))
+            continue
+        work = work or Work.of(lvlm, frozen)
+        work.progress = report
+        results.append(run_method(method, work, target))
+    job.check()
+    return results
+
+
+def _ask(lvlm: Lvlm, job: Job, new_tokens: int) -> Trace:
+    request = job.request
+
+    def say(text: str) -> None:
+        job.check()
+        job.update(stage="answering", text=text, done=0, total=0)
+
+    if request.reply is not None:
+        frozen = retrace(lvlm, request.example, *request.reply)
+        say(frozen.response)
+        return frozen
+    tokenizer = lvlm.processor.tokenizer
+    stream = Stream(lambda ids: tokenizer.decode(ids, skip_special_tokens=True), say)
+    return trace(lvlm, request.example, max_new_tokens=new_tokens, streamer=stream)
+
+
+def _reporter(job: Job, method: str) -> Callable[[int, int], None]:
+    def report(done: int, total: int) -> None:
+        job.check()
+        job.update(stage=f"tracing with {method}", done=done, total=total)
+
+    return report

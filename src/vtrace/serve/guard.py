@@ -1,0 +1,134 @@
+"""The door: who may come in, how much they may bring, and the headers that every answer leaves with."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "vtrace-token"
+POLICY = "default-src 'none'; frame-ancestors 'none'"
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """Middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, token: str, upload_bytes: int):
+        self.app, self.token, self.upload_bytes = app, token, upload_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope, headers)
+        app = self.app if refusal is None else refusal
+        await app(scope, self._counted(receive), _with_headers(send))
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        """The answer to a request that does not get past the door."""
+        host = headers.get("host", "")
+        if not self.token and not is_loopback(_hostname(host)):
+            # A page elsewhere can point its own name at 127.0.0.1; the browser then names that host here.
+            return _refuse(421, "this server answers to localhost only")
+        if scope["method"] not in ("GET", "HEAD", "OPTIONS") and _from_elsewhere(headers, host):
+            return _refuse(403, "requests from other sites are refused")
+        if self.token and not self._knows_token(headers):
+            return self._sign_in(scope)
+        length = headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length[:20]) > self.upload_bytes:
+            return _refuse(413, self._too_large())
+        return None
+
+    def _knows_token(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._same(given.strip()):
+            return True
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return False
+        return cookie is not None and self._same(cookie.value)
+
+    def _sign_in(self, scope: Scope) -> Response:
+        """`/?token=…` trades the token for a cookie, so that it does not stay in the address."""
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if scope["path"] == "/" and self._same(given):
+            answer: Response = RedirectResponse("/", 303)
+            answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+            return answer
+        how = "open the address that 'vtrace serve' printed, or send 'Authorization: Bearer TOKEN'"
+        return _refuse(401, f"a token is needed: {how}", {"www-authenticate": "Bearer"})
+
+    def _same(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+    def _counted(self, receive: Receive) -> Receive:
+        """Bodies without a length are counted as they come."""
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self.upload_bytes:
+                raise HTTPException(413, self._too_large())
+            return message
+
+        return counted
+
+    def _too_large(self) -> str:
+        return f"the request is larger than the limit of {self.upload_bytes} bytes; send smaller or fewer pictures"
+
+
+def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"detail": why}, status, headers)
+
+
+def _hostname(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _from_elsewhere(headers: Headers, host: str) -> bool:
+    """Whether a browser sent this on behalf of another site. Programs send neither header."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != host
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending

@@ -1,0 +1,133 @@
+"""Evaluation runs, example by example. Clients name runs and items; only names that are on the list are looked up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..benchmarks import find_benchmark
+from ..errors import InputError
+from ..faithfulness.store import read_run
+from ..types import Example
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run of `vtrace evaluate`."""
+
+    name: str
+    model: str
+    benchmark: str
+    items: int
+    correct: int
+    graded: int
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ItemFacts:
+    """One example of a run."""
+
+    key: str
+    number: int
+    question: str
+    response: str
+    answer: str | None
+    gold: str | None
+    correct: bool | None
+    tokens: int
+
+
+@dataclass(frozen=True)
+class ItemScores:
+    """What was measured of one method on one example."""
+
+    method: str
+    target: str
+    image_share: float | None
+    seconds: float | None
+    curves: dict[str, dict[str, float | None]]  # "image insertion" and so on: rise, mas
+    evidence: dict[str, float | None]
+    failure: str | None = None
+
+
+class Runs:
+    """The runs in a folder: each a folder with SQLite files in it."""
+
+    def __init__(self, folder: Path | None):
+        self.folder = folder
+
+    def all(self) -> list[RunFacts]:
+        return [self._facts(name, place) for name, place in sorted(self._places().items())]
+
+    def items(self, name: str, correct: bool | None, offset: int, count: int) -> tuple[int, list[ItemFacts]]:
+        """How many items there are, and some of them."""
+        rows = read_run(self._place(name), ("item",)).rows["item"]
+        if correct is not None:
+            rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
+        return len(rows), [_item(row) for row in rows[offset : offset + count]]
+
+    def item(self, name: str, key: str) -> tuple[ItemFacts, list[ItemScores]]:
+        rows = self._rows(name, key)
+        return _item(rows["item"][0]), _scores(rows)
+
+    def frozen(self, name: str, key: str) -> tuple[str, Example, tuple[list[int], str]]:
+        """Model, example and the response as it was given then, to be explained again."""
+        place = self._place(name)
+        row = self._rows(name, key)["item"][0]
+        settings = read_run(place, ()).settings
+        example = find_benchmark(settings["benchmark"]).example(row["number"])
+        return settings["model"], example, (json.loads(row["reply"]), row["finish"])
+
+    def _rows(self, name: str, key: str) -> dict[str, list[dict[str, Any]]]:
+        rows = read_run(self._place(name), item=key).rows
+        if not rows["item"]:
+            raise InputError(f"there is no example {key[:100]!r} in this run")
+        return rows
+
+    def _places(self) -> dict[str, Path]:
+        if self.folder is None or not self.folder.is_dir():
+            return {}
+        folders = [self.folder, *(place for place in self.folder.iterdir() if place.is_dir())]
+        return {place.resolve().name: place for place in folders if any(place.glob("*.sqlite"))}
+
+    def _place(self, name: str) -> Path:
+        places = self._places()
+        if name not in places:
+            raise InputError(f"there is no run {name[:100]!r}; there are: {', '.join(places) or 'none'}")
+        return places[name]
+
+    def _facts(self, name: str, place: Path) -> RunFacts:
+        try:
+            run = read_run(place, ("item",))
+        except InputError as error:
+            return RunFacts(name, "", "", 0, 0, 0, str(error))
+        graded = [row["correct"] for row in run.rows["item"] if row["correct"] is not None]
+        return RunFacts(
+            name, run.settings["model"], run.settings["benchmark"], len(run.rows["item"]), sum(graded), len(graded)
+        )
+
+
+def _item(row: dict[str, Any]) -> ItemFacts:
+    correct = None if row["correct"] is None else bool(row["correct"])
+    return ItemFacts(
+        row["key"], row["number"], row["question"], row["response"], row["answer"], row["gold"], correct, row["tokens"]
+    )
+
+
+def _scores(rows: dict[str, list[dict[str, Any]]]) -> list[ItemScores]:
+    def of(table: str, head: dict[str, Any]) -> list[dict[str, Any]]:
+        return [row for row in rows[table] if (row["target"], row["method"]) == (head["target"], head["method"])]
+
+    found = [
+        ItemScores(
+            head["method"], head["target"], head["image_share"], head["seconds"],
+            {f"{c['setting']} {c['mode']}": {"rise": c["rise"], "mas": c["mas"]} for c in of("curve", head)},
+            {f"{e['kind']} {e['metric']}": e["value"] for e in of("evidence", head)},
+        )
+        for head in rows["result"]
+    ]  # fmt: skip
+    failed = [ItemScores(f["method"], f["target"], None, None, {}, {}, f["reason"]) for f in rows["failure"]]
+    return found + failed

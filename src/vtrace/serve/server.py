@@ -1,0 +1,58 @@
+"""Start, serve, stop: what is in flight is finished or recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import uvicorn
+
+from ..errors import InputError
+from ..lvlm import first_line
+from .application import create_app
+from .desk import Desk
+from .runs import Runs
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with a desk that is shut while open connections are still told how their work ended."""
+
+    def __init__(self, desk: Desk, runs: Runs, token: str = ""):
+        self.desk = desk
+        super().__init__(
+            uvicorn.Config(
+                create_app(desk, runs, token), log_level="warning", access_log=False, server_header=False,
+                lifespan="off", timeout_graceful_shutdown=round(desk.limits.grace) + 10,
+            )
+        )  # fmt: skip
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        shutting = threading.Thread(target=self.desk.shut, daemon=True)  # a second Ctrl-C does not wait for it
+        shutting.start()
+        await super().shutdown(sockets)
+        while shutting.is_alive() and not self.force_exit:
+            await asyncio.sleep(0.05)
+
+
+def take_address(host: str, port: int) -> socket.socket:
+    """A socket with this address, taken before anything slow is done."""
+    found = None
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except (OSError, UnicodeError) as error:
+        if found:
+            found.close()
+        raise InputError(
+            f"cannot listen on {host} port {port}: {first_line(error)}; choose another --port or --host"
+        ) from error
+    return found
+
+
+def serve(desk: Desk, runs: Runs, listening: socket.socket, token: str) -> None:
+    """Serve until a signal comes."""
+    desk.open()
+    Server(desk, runs, token).run(sockets=[listening])

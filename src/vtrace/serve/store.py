@@ -1,0 +1,172 @@
+"""The history: one SQLite file. A result is in it, whole, before anyone is told that it is finished."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+VERSION = 1
+FINAL = ("done", "failed", "cancelled", "interrupted")
+_TABLES = """
+CREATE TABLE explanation (
+  number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, created REAL NOT NULL, seconds REAL,
+  model TEXT NOT NULL, methods TEXT NOT NULL, target TEXT NOT NULL, question TEXT NOT NULL, response TEXT, answer TEXT,
+  error TEXT, thumbnail BLOB NOT NULL);
+CREATE TABLE result (
+  explanation TEXT NOT NULL REFERENCES explanation (id) ON DELETE CASCADE, place INTEGER NOT NULL,
+  method TEXT NOT NULL, document BLOB NOT NULL, PRIMARY KEY (explanation, place));
+"""
+_FACTS = "number, id, status, created, seconds, model, methods, target, question, response, answer, error"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of one explanation."""
+
+    number: int
+    id: str
+    status: str  # waiting, running, done, failed, cancelled or interrupted
+    created: float  # seconds since 1970
+    seconds: float | None  # of work
+    model: str
+    methods: list[str]
+    target: str
+    question: str
+    response: str | None
+    answer: str | None
+    error: str | None
+
+
+class Store:
+    """Explanations on disk. One server at a time; its threads take turns."""
+
+    def __init__(self, path: Path):
+        """Open a history, or begin one. What a killed server left unfinished is marked as interrupted."""
+        self.path = path
+        self._turn = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 - held as long as the store is open
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}; choose another --store") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise InputError(f"another server is using {path}; stop it, or choose another --store") from error
+        try:
+            self._db = self._open()
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise InputError(f"{path} is not a usable history ({error}); choose another --store") from error
+
+    def _open(self) -> sqlite3.Connection:
+        self.path.touch(mode=0o600)  # pictures and questions are nobody else's business
+        db = sqlite3.connect(self.path, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except sqlite3.Error:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA foreign_keys = ON")
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found == 0 and not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+        elif found != VERSION:
+            raise sqlite3.DatabaseError(f"version {found}, this program reads version {VERSION}")
+        with db:
+            db.execute(
+                "UPDATE explanation SET status = 'interrupted', error = 'the server was stopped' "
+                "WHERE status IN ('waiting', 'running')"
+            )
+
+    def add(
+        self, id: str, model: str, methods: Sequence[str], target: str, question: str, thumbnail: bytes
+    ) -> None:  # fmt: skip
+        """A request that has been let into the queue."""
+        self._write(
+            "INSERT INTO explanation (id, status, created, model, methods, target, question, thumbnail) "
+            "VALUES (?, 'waiting', ?, ?, ?, ?, ?, ?)",
+            (id, time.time(), model, json.dumps(list(methods)), target, question, thumbnail),
+        )
+
+    def begin(self, id: str) -> None:
+        self._write("UPDATE explanation SET status = 'running' WHERE id = ?", (id,))
+
+    def finish(
+        self, id: str, results: Sequence[tuple[str, dict[str, Any]]], response: str, answer: str | None, seconds: float
+    ) -> None:
+        """Results (method, document) and the new status, in one transaction."""
+        packed = [
+            (id, place, method, zlib.compress(json.dumps(document, ensure_ascii=False).encode(), 1))
+            for place, (method, document) in enumerate(results)
+        ]
+        with self._turn, self._db:
+            self._db.executemany("INSERT INTO result VALUES (?, ?, ?, ?)", packed)
+            self._db.execute(
+                "UPDATE explanation SET status = 'done', response = ?, answer = ?, seconds = ? WHERE id = ?",
+                (response, answer, seconds, id),
+            )
+
+    def end(self, id: str, status: str, error: str, response: str, seconds: float | None = None) -> None:
+        """It came to nothing, and this is why. What is finished already stays so."""
+        self._write(
+            "UPDATE explanation SET status = ?, error = ?, response = ?, seconds = ? WHERE id = ? AND status != 'done'",
+            (status, error, response or None, seconds, id),
+        )
+
+    def find(self, id: str) -> Record | None:
+        rows = self._read(f"SELECT {_FACTS} FROM explanation WHERE id = ?", (id,))
+        return _record(rows[0]) if rows else None
+
+    def history(self, before: int | None, count: int) -> list[Record]:
+        """Newest first, from before a number."""
+        rows = self._read(
+            f"SELECT {_FACTS} FROM explanation WHERE ?1 IS NULL OR number < ?1 ORDER BY number DESC LIMIT ?2",
+            (before, count),
+        )
+        return list(map(_record, rows))
+
+    def thumbnail(self, id: str) -> bytes | None:
+        rows = self._read("SELECT thumbnail FROM explanation WHERE id = ?", (id,))
+        return rows[0][0] if rows else None
+
+    def documents(self, id: str) -> dict[str, bytes]:
+        """Attributions as JSON, by method, in the order in which they were asked for."""
+        rows = self._read("SELECT method, document FROM result WHERE explanation = ? ORDER BY place", (id,))
+        return {row["method"]: zlib.decompress(row["document"]) for row in rows}
+
+    def delete(self, id: str) -> None:
+        self._write("DELETE FROM explanation WHERE id = ?", (id,))
+
+    def close(self) -> None:
+        with self._turn:
+            self._db.close()
+            self._lock.close()
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        with self._turn, self._db:
+            self._db.execute(statement, values)
+
+    def _read(self, statement: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
+        with self._turn:
+            return self._db.execute(statement, values).fetchall()
+
+
+def _record(row: sqlite3.Row) -> Record:
+    return Record(**{**dict(row), "methods": json.loads(row["methods"])})

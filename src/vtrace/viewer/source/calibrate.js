@@ -1,0 +1,35 @@
+// Stage 3 in the page: image and text on one scale, as calibrate.py does.
+
+/** {status, scale, …} from four sums of log p (or null), and the sums of image and question scores. */
+export function calibrate(likelihoods, imageSum, textSum) {
+  if (!likelihoods) return { status: "off", scale: 1, imageDamage: 0, textDamage: 0, jointDamage: 0 };
+  const [clean, image, text, both] = likelihoods;
+  const [imageDamage, textDamage, jointDamage] = [clean - image, clean - text, clean - both];
+  const imageWorth = (imageDamage + jointDamage - textDamage) / 2;
+  const textWorth = (textDamage + jointDamage - imageDamage) / 2;
+  const result = (status, scale = 1) => ({ status, scale, imageDamage, textDamage, jointDamage });
+  if (!Number.isFinite(imageWorth) || !Number.isFinite(textWorth))
+    return result("not applied: a padded pass gave no finite likelihood");
+  if (imageWorth <= 0) return result("not applied: the image does not raise the likelihood of the response");
+  if (textWorth <= 0) return result("not applied: the question does not raise the likelihood of the response");
+  if (imageSum <= 0) return result("not applied: no image position has a positive score");
+  if (textSum <= 0) return result("not applied: no question position has a positive score");
+  return result("applied", ((imageWorth / textWorth) * textSum) / imageSum);
+}
+
+/** Sums over response tokens (all of them, or the target's) of the four rows of log p. */
+export function likelihoodsOf(rows, tokens) {
+  if (!rows) return null;
+  return rows.map((row) => (tokens ? tokens.reduce((sum, token) => sum + row[token], 0) : row.reduce((a, b) => a + b, 0)));
+}
+
+/** One sentence on how image and text were put on one scale. */
+export function calibrationWords(calibration) {
+  if (calibration.status !== "applied") return `Calibration ${calibration.status}.`;
+  const nats = (value) => value.toFixed(1);
+  return (
+    `Calibrated: padding the image costs ${nats(calibration.imageDamage)} nats, the question ` +
+    `${nats(calibration.textDamage)}, both ${nats(calibration.jointDamage)}; ` +
+    `image scores × ${Number(calibration.scale.toPrecision(3))}.`
+  );
+}

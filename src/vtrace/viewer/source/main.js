@@ -1,0 +1,165 @@
+// One state, one way through: a change, what follows from it, and what is shown of that.
+import { exportedFor, sizeOf } from "./attribution.js";
+import { showControls } from "./controls.js";
+import { element, make } from "./dom.js";
+import { showBalance, showLegend, showRanking } from "./evidence.js";
+import { copyFigure, drawFigure } from "./figure.js";
+import { showMethods } from "./methods.js";
+import { loadPictures, showPictures } from "./pictures.js";
+import { percent, rankingOf } from "./scale.js";
+import { beginning, linkOf, nameOfItem, positionsOf, prepare, stateOf } from "./state.js";
+import { tokenWords } from "./targets.js";
+import { lookout, shadingOf, summaryOf } from "./view.js";
+import { drawWires, listPaths } from "./wires.js";
+import { showQuestion, showResponse } from "./words.js";
+
+async function open() {
+  const trace = await prepare(JSON.parse(element("data").textContent));
+  const pictures = await loadPictures(trace);
+  const state = { ...beginning(trace), preview: null, lit: null };
+  const look = lookout(trace);
+  let view = null;
+  let linking = 0;
+
+  /** A glance at something: pictures and words follow, nothing else does. */
+  function glance(changes) {
+    Object.assign(state, changes);
+    view = look(state);
+    paintPictures(view);
+    question.paint(view);
+    response.paint(view);
+    showBalance(trace, view);
+    showLegend(trace, view);
+    element("hint").textContent = shadingOf(trace, view);
+  }
+
+  /** A choice: everything follows, also the address. */
+  function update(changes) {
+    glance({ ...changes, lit: null, preview: null });
+    showRanking(trace, view, act);
+    listPaths(trace, view, act, spans);
+    drawWires(trace, view, spans);
+    paintCards(view);
+    paintControls(view);
+    describeMissing();
+    element("status").textContent = summaryOf(trace, view);
+    clearTimeout(linking); // browsers do not like an address that changes with every pixel of a slider
+    linking = setTimeout(() => location.protocol !== "about:" && history.replaceState(null, "", address()), 150);
+  }
+
+  /** A link to what is shown. */
+  function address() {
+    const link = linkOf(trace, state);
+    return location.href.split("#")[0] + (link && `#${link}`);
+  }
+
+  function describeMissing() {
+    const problem = element("problem");
+    if (!view.main.missing) {
+      if (problem.dataset.missing) problem.hidden = true;
+      delete problem.dataset.missing;
+      return;
+    }
+    problem.dataset.missing = "yes";
+    problem.hidden = false;
+    const links = view.method.exported.map((one) => {
+      const button = make("button", { type: "button", className: "plain" }, one.name);
+      button.addEventListener("click", () => update({ target: { name: one.name, positions: one.positions } }));
+      return button;
+    });
+    problem.replaceChildren(`${view.method.label} keeps no matrix and was not run for ${view.title}. It was for: `, ...links.flatMap((link, k) => (k ? [", ", link] : [link])));
+  }
+
+  const targetOf = (words) => {
+    const positions = words.flatMap(positionsOf);
+    return { name: tokenWords(trace, positions), positions };
+  };
+
+  const act = {
+    light(k, aloud = false) {
+      if (k === state.lit) return;
+      glance({ lit: k });
+      if (aloud) element("status").textContent = act.describe(k).join(". ");
+    },
+    pin: (k) => update({ pinned: state.pinned === k ? null : k }),
+    describe(k) {
+      const item = trace.evidence[k];
+      const lines = [`${nameOfItem(item)} · ${percent(view.scale.shares[k])}`, `of the evidence for ${view.shownTitle}`];
+      const helped = view.support && state.lit === k ? strongestWords(view.support) : "";
+      return helped ? [...lines, `supports most: ${helped}`] : lines;
+    },
+    describeWord(word) {
+      const target = targetOf([word]);
+      if (!view.method.matrix && !exportedFor(view.method, target)) return [`“${word.text}”`, `${view.method.label} has no scores of its own for it`];
+      const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.shown.scores, places));
+      const best = rankingOf(view.scale.shares)[0];
+      return [
+        `“${word.text}” · image ${percent(image)}, question ${percent(text)}`,
+        `strongest: ${trace.evidence[best].label} ${percent(view.scale.shares[best])}`,
+      ];
+    },
+    preview: (word) => (word || state.preview) && glance({ preview: word && targetOf([word]) }),
+    choose: (words) => update({ target: targetOf(words) }),
+    sentence(word) {
+      const found = trace.targets.find((target) => target.name.startsWith("sentence ") && target.positions.includes(word.start));
+      if (found) update({ target: found });
+    },
+    method: (k) => update({ method: k }),
+    target: (target) => update({ target }),
+  };
+
+  function strongestWords(shares) {
+    return rankingOf(shares)
+      .slice(0, 3)
+      .filter((k) => shares[k] > 0)
+      .map((k) => `“${trace.said[k].text}” ${percent(shares[k])}`)
+      .join(", ");
+  }
+
+  element("heading").textContent = trace.answer ? `Answer: ${trace.answer}` : "No final answer";
+  element("about").textContent = [trace.heading || "What the model based it on", trace.model, `${trace.kinds.length} tokens`].join(" · ");
+  element("notes").append(...trace.warnings.map((note) => make("p", { className: "note" }, note)));
+  const paintPictures = showPictures(trace, pictures, act);
+  const question = showQuestion(trace, act);
+  const response = showResponse(trace, act);
+  const paintCards = showMethods(trace, pictures, act);
+  const paintControls = showControls(trace, state, update);
+  const spans = new Map([...question.spans, ...response.spans]);
+
+  const fromLink = () => {
+    try {
+      update(stateOf(trace, location.hash.slice(1)));
+    } catch (error) {
+      update(beginning(trace));
+      element("problem").hidden = false;
+      element("problem").textContent = `The link asks for a target that is not here: ${error.message}.`;
+    }
+  };
+  addEventListener("hashchange", fromLink);
+  new ResizeObserver(() => {
+    for (const column of document.querySelectorAll(".seen, .told")) // stay in sight where they fit
+      column.classList.toggle("held", column.offsetHeight + 32 < innerHeight);
+    drawWires(trace, view, spans);
+  }).observe(document.body);
+  addEventListener("scroll", () => drawWires(trace, view, spans), { passive: true }); // columns stay, text moves
+  element("copy-png").addEventListener("click", async () => flash("copy-png", await copyFigure(drawFigure(trace, pictures, view))));
+  element("copy-link").addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(address());
+      flash("copy-link", "Copied");
+    } catch {
+      flash("copy-link", "It is in the address bar");
+    }
+  });
+  fromLink();
+  document.documentElement.dataset.ready = "yes";
+}
+
+function flash(id, words) {
+  const button = element(id);
+  button.dataset.label ??= button.textContent;
+  button.textContent = words;
+  setTimeout(() => (button.textContent = button.dataset.label), 1600);
+}
+
+open();

@@ -1,0 +1,70 @@
+// Methods side by side: small multiples of picture and question.
+import { rankCorrelation, sizeOf } from "./attribution.js";
+import { element, isDark, make } from "./dom.js";
+import { paintPanel } from "./pictures.js";
+import { percent, rankingOf } from "./scale.js";
+import { nameOfItem } from "./state.js";
+import { shade, spansOf } from "./words.js";
+
+/** One card a method; `act` is {method(k), target(target)}. */
+export function showMethods(trace, pictures, act) {
+  element("methods").hidden = trace.methods.length < 2;
+  if (trace.methods.length < 2) return () => {};
+  const cards = trace.methods.map((method, index) => {
+    const facts = make("small", { className: "faint" });
+    const choose = make("button", { type: "button", className: "plain" }, method.label);
+    choose.addEventListener("click", () => act.method(index));
+    const canvases = trace.panels.map((panel) => make("canvas", { className: panel.view ? "thumbnail" : "" }));
+    canvases.forEach((canvas) => {
+      canvas.setAttribute("role", "img");
+      canvas.addEventListener("click", () => act.method(index));
+    });
+    const question = make("p", { className: "text" });
+    const spans = spansOf(trace, "q", question);
+    const best = make("p", { className: "faint small" });
+    const empty = make("p", { className: "faint small" });
+    const content = make("div", {}, ...canvases, question, best);
+    const remark = method.remark ? [make("p", { className: "faint small" }, method.remark)] : [];
+    const card = make("article", {}, make("h3", {}, choose, facts), content, empty, ...remark);
+    element("cards").append(card);
+    return { method, card, facts, canvases, spans, best, empty, content };
+  });
+  return (view) => cards.forEach((card, index) => paintCard(trace, pictures, act, view, card, index));
+}
+
+function paintCard(trace, pictures, act, view, card, index) {
+  const { result, scale } = view.cards[index];
+  card.card.classList.toggle("current", index === view.state.method);
+  card.content.hidden = !result;
+  card.empty.hidden = Boolean(result);
+  if (!result) {
+    card.facts.textContent = "";
+    const links = card.method.exported.map((target) => {
+      const button = make("button", { type: "button", className: "plain" }, target.name);
+      button.addEventListener("click", () => act.target({ name: target.name, positions: target.positions }));
+      return button;
+    });
+    card.empty.replaceChildren("Nothing exported for this target. Exported: ", ...links.flatMap((link, k) => (k ? [", ", link] : [link])));
+    return;
+  }
+  const places = [...trace.image, ...trace.question];
+  const likeness = view.cards[view.state.method].result
+    ? rankCorrelation(result.scores, view.cards[view.state.method].result.scores, places)
+    : NaN;
+  const own = index === view.state.method ? "shown above" : Number.isNaN(likeness) ? "" : `ρ ${likeness.toFixed(2)}`;
+  const image = sizeOf(result.scores, trace.image);
+  card.facts.textContent = [`image ${percent(image)}`, own].filter(Boolean).join(" · ");
+  const small = { ...view, scale, lit: view.lit, cursor: null, pixel: devicePixelRatio || 1, dark: isDark() };
+  card.canvases.forEach((canvas, panel) => {
+    const width = Math.max(1, (canvas.clientWidth || 240) * small.pixel);
+    paintPanel(canvas, trace, pictures, panel, { ...small, state: { ...view.state, numbers: false } }, width);
+    canvas.setAttribute("aria-label", `${card.method.label}: image ${percent(image)}`);
+  });
+  for (const [word, span] of card.spans) {
+    const share = scale.shares[trace.evidenceAt[word.start]];
+    shade(span, view.stops, share < scale.floor ? 0 : share / scale.full);
+    span.title = percent(share);
+  }
+  const top = rankingOf(scale.shares).slice(0, 3);
+  card.best.textContent = top.map((k) => `${nameOfItem(trace.evidence[k])} ${percent(scale.shares[k])}`).join(" · ");
+}

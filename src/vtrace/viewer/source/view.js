@@ -1,0 +1,72 @@
+// What is to be seen: everything that follows from the state, computed once for all parts of the page.
+import { attribute, sizeOf, support } from "./attribution.js";
+import { isDark } from "./dom.js";
+import { percent, rankingOf, scaleOf } from "./scale.js";
+import { nameOfItem, positionsOf, targetTitle } from "./state.js";
+import { followPaths } from "./wires.js";
+
+const HINT =
+  "Click a word or drag over a phrase to explain it. Point at a patch to see the words it supports; click it to follow its paths.";
+const NOTHING = { status: "off", scale: 1 };
+
+/** A function from the state to the view. What rests on choices alone is kept while things are pointed at. */
+export function lookout(trace) {
+  let kept = { key: "" };
+  return (state) => {
+    const method = trace.methods[state.method];
+    const settings = { gamma: state.gamma, hops: state.hops, calibrated: state.calibrated };
+    const key = JSON.stringify([state.method, state.target.positions, settings, state.pinned, state.strongest]);
+    if (key !== kept.key) kept = { key, ...settle(trace, state, method, settings) };
+    const { cards, paths, main, mainScale } = kept;
+    const previewed = state.preview && attribute(trace, method, state.preview, settings);
+    const shown = previewed || main;
+    const lit = state.lit ?? state.pinned;
+    const back = method.options.receivers === "token" ? 0 : 1;
+    const dark = isDark();
+    return {
+      state, method, cards, paths, main, mainScale, shown, dark, // the result of the target, and of what is shown
+      scale: previewed ? scaleOf(trace.evidence, shown.scores, state.strongest) : mainScale,
+      stops: dark ? trace.darkStops : trace.stops,
+      title: targetTitle(trace, state.target),
+      shownTitle: targetTitle(trace, previewed ? state.preview : state.target),
+      lit: state.lit,
+      pinned: state.pinned,
+      support: lit === null ? null : support(trace, method, positionsOf(trace.evidence[lit]), trace.said.map(positionsOf), settings),
+      canCalibrate: method.matrix ? Boolean(method.likelihoods) : main.calibration.status === "applied",
+      predicted: (receiver) => trace.wordAt[receiver + back],
+    }; // prettier-ignore
+  };
+}
+
+/** Every method's result for the target, and the paths of the chosen evidence. */
+function settle(trace, state, method, settings) {
+  const cards = trace.methods.map((one) => {
+    const result = attribute(trace, one, state.target, settings);
+    return { result, scale: result && scaleOf(trace.evidence, result.scores, state.strongest) };
+  });
+  const { result, scale } = cards[state.method];
+  const main = result ?? { scores: new Float64Array(trace.kinds.length), calibration: NOTHING, missing: true };
+  return {
+    cards,
+    main,
+    mainScale: scale ?? scaleOf(trace.evidence, main.scores),
+    paths: followPaths(trace, method, state.target, settings, state.pinned),
+  };
+}
+
+/** What the colours of the response say. */
+export function shadingOf(trace, view) {
+  if (!view.support) return HINT;
+  const item = trace.evidence[view.lit ?? view.pinned];
+  const most = percent(Math.max(...view.support));
+  return `Words are shaded by how much each relies on ${nameOfItem(item)}: the darkest by ${most} of its evidence.`;
+}
+
+/** The view in a sentence or two, for those who hear the page. */
+export function summaryOf(trace, view) {
+  const [image, text] = [trace.image, trace.question].map((places) => percent(sizeOf(view.main.scores, places)));
+  const best = rankingOf(view.mainScale.shares)
+    .slice(0, 3)
+    .map((k) => `${trace.evidence[k].label} ${percent(view.mainScale.shares[k])}`);
+  return `${view.method.label}, ${view.title}: image ${image}, question ${text}. Strongest: ${best.join(", ")}.`;
+}
