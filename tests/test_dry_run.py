@@ -58,22 +58,20 @@ def home(random_lvlm, tmp_path_factory):
     return home
 
 
-def vtrace(home, folder, *arguments):
+@pytest.fixture(scope="module")
+def day_one(home, tmp_path_factory):
+    """The command as it is typed, in a process of its own: the hub's library reads its home when it is imported."""
+    folder = tmp_path_factory.mktemp("work")
+    command = f"-m vtrace.cli evaluate --benchmark mmstar --model {MODEL} --methods all"
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("HF_HUB_CACHE", None)
-    return subprocess.run(
-        [sys.executable, "-m", "vtrace.cli", *map(str, arguments)],
+    done = subprocess.run(
+        [sys.executable, "-m", "vtrace.cli", *command.split()],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
     )
-
-
-@pytest.fixture(scope="module")
-def day_one(home, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("work")
-    done = vtrace(home, folder, "evaluate", "--benchmark", "mmstar", "--model", MODEL, "--methods", "all")
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -90,26 +88,29 @@ def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one
     assert {row["verdict"] for row in run.rows["item"]} == {"unparsed"}, "a random model gives no final answer"
 
 
-def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(home, day_one):
+def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(run, day_one):
     folder, _ = day_one
-    done = vtrace(home, folder, "table", "runs/mmstar-Qwen3-VL-8B-Instruct", "--methods", "vtrace,ifr,rollout,random")
-    assert done.returncode == 0, done.stderr
-    row = next(line for line in done.stdout.splitlines() if "RISE ins" in line)
+    code, text, _ = run(
+        "table", folder / "runs" / "mmstar-Qwen3-VL-8B-Instruct", "--methods", "vtrace,ifr,rollout,random"
+    )
+    assert code == 0
+    row = next(line for line in text.splitlines() if "RISE ins" in line)
     target, items, setting, _, ours, ifr, rollout, chance = (cell.strip() for cell in row.strip("|").split("|"))
     assert (target, items, setting) == ("response", "2", "image")
     assert all(cell.endswith(")") for cell in (ours, ifr, rollout)), "the paper has these"
     assert not chance.endswith(")")
-    assert "In parentheses: the paper's numbers for this model and benchmark." in done.stdout
-    assert "Answers: 0 of 2 correct, 2 unparsed." in done.stdout
-    assert "Left out: 1 of 3 items." in done.stdout
-    assert "Left out 1: the picture does not decode: " in done.stdout
+    assert "In parentheses: the paper's numbers for this model and benchmark." in text
+    assert "Answers: 0 of 2 correct, 2 unparsed." in text
+    assert "Left out: 1 of 3 items." in text
+    assert "Left out 1: the picture does not decode: " in text
 
 
-def test_a_benchmark_that_is_not_there_is_one_line(home, tmp_path):
-    done = vtrace(home, tmp_path, "evaluate", "--benchmark", "mathvista", "--model", MODEL)
-    assert done.returncode == 2
-    assert done.stderr.startswith("vtrace: cannot get MathVista (testmini) (AI4Math/MathVista: ")
-    assert done.stderr.count("\n") == 1
+def test_a_benchmark_that_is_not_there_is_one_line(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("evaluate", "--benchmark", "mathvista", "--model", MODEL)
+    assert code == 2
+    assert err.startswith("vtrace: cannot get MathVista (testmini) (AI4Math/MathVista: ")
+    assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
