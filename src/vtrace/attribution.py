@@ -142,7 +142,8 @@ def attribute(lvlm: Lvlm, trace: Trace, target: TargetSpec = "response", **optio
     found = find_target(trace, target)  # before any work: a target that matches nothing costs nothing
     arguments = encode_trace(lvlm, trace)
     pairwise, clean = capture_pairwise(lvlm, trace, arguments, chosen.centring)
-    likelihoods = measure_likelihoods(lvlm.seam, trace, arguments, clean) if chosen.calibrate else None
+    weighed = chosen.calibrate and trace.patches
+    likelihoods = measure_likelihoods(lvlm.seam, trace, arguments, clean) if weighed else None
     return score(trace, found, pairwise, likelihoods, chosen)
 
 
@@ -170,11 +171,11 @@ def encode_trace(lvlm: Lvlm, trace: Trace) -> Arguments:
 
 def trace_inputs(lvlm: Lvlm, trace: Trace) -> dict[str, Any]:
     """Processor output for the whole frozen sequence."""
-    if not trace.images:
+    if trace.patches and not trace.images:
         raise InputError(
             "this trace was saved without its pictures; save it as a file with --save-trace or --json FILE"
         )
-    inputs, prompt = encode_prompt(lvlm, Example(trace.images, trace.question), trace.system)
+    inputs, prompt = encode_prompt(lvlm, Example(trace.images, trace.question, turns=trace.turns), trace.system)
     if tuple(prompt) != trace.ids[: trace.prompt_length]:
         raise ModelError(f"this trace was made with {trace.model}; {lvlm.name} reads its prompt differently")
     more = len(trace) - trace.prompt_length
@@ -191,7 +192,9 @@ def capture_pairwise(lvlm: Lvlm, trace: Trace, arguments: Arguments, centring: b
     matrix = PairwiseMatrix(len(trace), groups if centring else [], lvlm.device)
 
     def fold(layer: Layer) -> None:
-        matrix.add(layer.query, layer.key, layer.value, layer.update, layer.projection, layer.scaling, layer.mask)
+        matrix.add(
+            layer.query, layer.key, layer.value, layer.update, layer.projection, layer.scaling, layer.mask, layer.gain
+        )
 
     with lvlm.seam.capture(fold):
         clean = lvlm.seam.log_probabilities(arguments, torch.tensor(trace.ids), trace.prompt_length)[0]
@@ -218,6 +221,8 @@ def score(
     columns = [p - trace.prompt_length for p in target.positions] if options.calibrate_on == "target" else slice(None)
     totals = None if likelihoods is None else Likelihoods(*map(float, likelihoods[:, columns].sum(axis=1)))
     calibration = calibrate(totals, float(raw[image].sum()), float(raw[text].sum()))
+    if options.calibrate and not image:
+        calibration = Calibration("skipped: there is no picture to weigh the text against")
     raw[image] *= calibration.scale
     total = float(raw[inputs].sum()) or 1.0
     return Attribution(

@@ -21,7 +21,7 @@ from torch import Tensor
 from .attribution import Attribution
 from .errors import InputError
 from .lvlm import first_line
-from .types import Calibration, Options, Patch, Target, Trace, Word
+from .types import Calibration, Options, Patch, Target, Trace, Turn, Word
 
 TRACE_SCHEMA = "vtrace.trace/1"
 ATTRIBUTION_SCHEMA = "vtrace.attribution/1"
@@ -58,6 +58,7 @@ def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
     fields["images"] = [encode_image(image) for image in trace.images] if pictures else None
     fields["patches"] = [dataclasses.astuple(patch) for patch in trace.patches]
     fields["words"] = [dataclasses.astuple(word) for word in trace.words]
+    fields["turns"] = [dataclasses.astuple(turn) for turn in trace.turns]
     return {"schema": TRACE_SCHEMA, **fields}
 
 
@@ -123,6 +124,7 @@ def _trace(document: dict[str, Any]) -> Trace:
         raise ValueError("ids, offsets and kinds differ in length")
     fields["patches"] = tuple(Patch(*patch) for patch in fields["patches"])
     fields["words"] = tuple(Word(*word) for word in fields["words"])
+    fields["turns"] = tuple(Turn(*turn) for turn in fields.get("turns", ()))
     return Trace(**fields)
 
 

@@ -8,19 +8,43 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from ..errors import ModelError
 from .family import Family
+from .gemma import GEMMA3
+from .idefics import IDEFICS3
 from .internvl import INTERNVL
-from .processor import load_processor
-from .qwen_vl import QWEN3_VL
+from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
+from .pixtral import PIXTRAL
+from .processor import load_processor, load_text_processor
+from .qwen_vl import GLM_V, QWEN2_VL, QWEN3_VL
 from .seam import Seam
+from .text import TEXT
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
 EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
-FAMILIES = (QWEN3_VL, INTERNVL)
+FAMILIES = (
+    QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PIXTRAL, GLM_V, TEXT,
+)  # fmt: skip
+_CROSS = "pictures reach it through cross-attention and have no positions in the sequence that could be scored"
+_LINEAR = "some of its layers have no attention weights, so what they move between positions cannot be traced"
+_CAPPED = "it caps its attention logits, and the captured softmax would not be the model's"
+_RESAMPLED = "its image tokens are queries over the whole picture, so no token shows one place"
+REFUSED = {  # why, by model type
+    "mllama": _CROSS,
+    "idefics": _CROSS,
+    "gemma2": _CAPPED,
+    "gpt_oss": "its attention has sinks: weights that go to no position, which the method does not account for",
+    "paligemma": "all positions of its prompt read each other in both directions, and the method follows one",
+    "qwen3_next": _LINEAR,
+    "qwen3_5": _LINEAR,
+    "qwen3_5_moe": _LINEAR,
+    "blip-2": _RESAMPLED,
+    "instructblip": _RESAMPLED,
+    "idefics2": _RESAMPLED,
+}
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -49,8 +73,9 @@ class Lvlm:
         return self.model.config.get_text_config().max_position_embeddings
 
     @property
-    def image_token_id(self) -> int:
-        return self.model.config.image_token_id
+    def image_token_id(self) -> int | None:
+        """None for a model without pictures."""
+        return getattr(self.model.config, "image_token_id", None)
 
 
 def load(
@@ -70,11 +95,12 @@ def load(
     if isinstance(dtype, str) and dtype not in DTYPES:
         raise ModelError(f"unknown dtype {dtype!r}; use one of: {', '.join(DTYPES)}")
     try:
-        model = AutoModelForImageTextToText.from_pretrained(source, dtype=dtype, attn_implementation="sdpa")
-        processor = load_processor(source)
+        auto = AutoModelForCausalLM if family is TEXT else AutoModelForImageTextToText
+        model = auto.from_pretrained(source, dtype=dtype, attn_implementation="sdpa")
+        processor = load_text_processor(source) if family is TEXT else load_processor(source, model.config.model_type)
     except Exception as error:  # weights and configurations can be damaged in many ways
         raise ModelError(f"cannot load {name}: {first_line(error)}") from error
-    if not hasattr(processor, "image_processor"):
+    if family is not TEXT and not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; is its processor_config.json complete?")
     try:
         model = model.to(device)
@@ -94,13 +120,14 @@ def read_config(source: str, name: str) -> Any:
 
 def family_of(config: Any, name: str) -> Family:
     """The family of a configuration, or an error that says why there is none."""
+    kind = config.model_type
     for family in FAMILIES:
-        if config.model_type in family.model_types:
+        if kind in family.model_types and family.fits(config):
             return family
-    known = ", ".join(family.name for family in FAMILIES)
-    if config.model_type not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        raise ModelError(f"{name} is a {config.model_type!r} model, which takes no pictures; choose one of: {known}")
-    raise ModelError(f"the model family {config.model_type!r} of {name} is not supported yet; supported: {known}")
+    if kind in REFUSED:
+        raise ModelError(f"{name} is a {kind!r} model, which cannot be explained: {REFUSED[kind]}")
+    sort = "model family" if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else "text-only model"
+    raise ModelError(f"the {sort} {kind!r} of {name} is not supported yet; see: vtrace models")
 
 
 def first_line(error: BaseException) -> str:
