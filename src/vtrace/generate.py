@@ -153,7 +153,8 @@ def encode_prompt(lvlm: Lvlm, example: Example, system: str) -> tuple[dict[str, 
     turns = conversation(example)
     _refuse_placeholders(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
     text = _render(lvlm, turns, system)
-    inputs = lvlm.processor(text=[text], images=list(example.images) or None, return_tensors="pt").to(lvlm.device)
+    images = [list(example.images)] if example.images else None  # those of the one text
+    inputs = lvlm.processor(text=[text], images=images, return_tensors="pt").to(lvlm.device)
     return dict(inputs), inputs["input_ids"][0].tolist()
 
 

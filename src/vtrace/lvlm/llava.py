@@ -57,9 +57,9 @@ class _Tiling:
 def _tilings(inputs: dict[str, Any], config: Any) -> Iterator[_Tiling | None]:
     """One for each picture; None where it is shown as a thumbnail alone, as OneVision does with several pictures."""
     sizes = inputs["image_sizes"].tolist()
-    several = "batch_num_images" in inputs and len(sizes) > 1
-    for height, width in sizes:
-        yield None if several else _tiling(height, width, config)
+    beside = [count for count in inputs.get("batch_num_images", [1] * len(sizes)) for _ in range(int(count))]
+    for (height, width), count in zip(sizes, beside, strict=True):
+        yield _tiling(height, width, config) if count == 1 else None
 
 
 def _tiling(height: int, width: int, config: Any) -> _Tiling:
