@@ -28,9 +28,13 @@ def lvlm(request, tmp_path_factory):
     return vtrace.load(families.write(request.param, tmp_path_factory.mktemp(request.param)))
 
 
-def picture(seed: int = 0) -> Image.Image:
-    noise = torch.randint(0, 256, (SIZE[1] // 5, SIZE[0] // 5, 3), generator=torch.Generator().manual_seed(seed))
-    return Image.fromarray(noise.to(torch.uint8).numpy()).resize(SIZE, Image.Resampling.BICUBIC)
+def noise(width: int, height: int, seed: int) -> Image.Image:
+    pixels = torch.randint(0, 256, (height, width, 3), generator=torch.Generator().manual_seed(seed))
+    return Image.fromarray(pixels.to(torch.uint8).numpy())
+
+
+def picture(seed: int = 0, size: tuple[int, int] = SIZE) -> Image.Image:
+    return noise(size[0] // 5, size[1] // 5, seed).resize(size, Image.Resampling.BICUBIC)
 
 
 def asked(lvlm, image: Image.Image):
@@ -94,16 +98,17 @@ def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm,
         torch.testing.assert_close(gain[:, None] * written + constant, layer.update, rtol=1e-3, atol=1e-4)
 
 
-def test_a_painted_cell_changes_the_feature_of_its_own_token_most(lvlm, trace):
+@pytest.mark.parametrize("size", [SIZE, (44, 100), (140, 130)])
+def test_a_painted_cell_changes_the_feature_of_its_own_token_most(lvlm, size):
+    trace = asked(lvlm, picture(size=size))
     before = encode_trace(lvlm, trace)["inputs_embeds"][0]
     places = [p for p in trace.patches if p.view == 0]
-    for patch in places[:: max(1, len(places) // 5)]:
+    rivals = [p.position for p in places]  # the thumbnail, too, shows the place
+    for patch in places[:: max(1, len(places) // 4)]:
         painted = trace.images[0].copy()
         left, top, right, bottom = (round(v) for v in patch.box)
-        noise = torch.randint(0, 256, (bottom - top, right - left, 3), generator=torch.Generator().manual_seed(1))
-        painted.paste(Image.fromarray(noise.to(torch.uint8).numpy()), (left, top))
+        painted.paste(noise(right - left, bottom - top, seed=1), (left, top))
         change = (encode_trace(lvlm, asked(lvlm, painted))["inputs_embeds"][0] - before).norm(dim=-1)
-        rivals = [p.position for p in places]  # the thumbnail, too, shows the place
         assert rivals[int(change[rivals].argmax())] == patch.position
 
 
