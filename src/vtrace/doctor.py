@@ -11,7 +11,7 @@ import torch
 
 from .attention import BLOCK_BYTES
 from .errors import ModelError
-from .lvlm import EMBEDDED, family_of, read_config
+from .lvlm import family_of, locate, read_config
 
 PACKAGES = ("vtrace-attribution", "torch", "transformers", "numpy", "pillow", "torchvision")
 
@@ -39,7 +39,8 @@ def examine(name: str, tokens: int) -> dict[str, Any]:
         "model": name,
     }
     try:
-        config = read_config(str(EMBEDDED.get(name, name)), name)
+        source, where = locate(name)
+        config = read_config(source, name, **where)
         family = family_of(config, name)
     except ModelError as error:
         return facts | {"supported": False, "status": str(error)}

@@ -39,7 +39,7 @@ class PairwiseMatrix:
         direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
         centred = centre(value.float(), self.groups)
         for rows, edges in edge_rows(query, key, centred, direction, projection, scaling, mask, gain):
-            self._rows[rows, : edges.shape[1]] += edges
+            self._rows[rows, : edges.shape[1]] += edges.to(self._rows.device)
         self.layers += 1
 
     def finish(self) -> Tensor:
@@ -67,6 +67,6 @@ def edge_rows(
 def centre(value: Tensor, groups: list[Tensor]) -> Tensor:
     """Subtract from each position the mean over its group (Eq. 3); positions in no group keep theirs."""
     value = value.clone() if groups else value
-    for group in groups:
+    for group in (g.to(value.device) for g in groups):  # layers of a large model live on several devices
         value[:, group] -= value[:, group].mean(dim=1, keepdim=True)
     return value

@@ -13,9 +13,9 @@ import typer
 
 from ..errors import InputError
 
-Model = Annotated[str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole'.")]
+Model = Annotated[str, typer.Option("--model", "-m", help="Hub id (also id@revision), folder, or embedded 'pinhole'.")]
 AnyModel = Annotated[
-    str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole' (the default).")
+    str, typer.Option("--model", "-m", help="Hub id (also id@revision), folder, or embedded 'pinhole' (the default).")
 ]
 Question = Annotated[list[str] | None, typer.Argument(metavar="[IMAGE… QUESTION]", show_default=False)]
 TargetOption = Annotated[
@@ -30,8 +30,8 @@ ExampleOption = Annotated[str, typer.Option("--example", help="Which embedded ex
 ResponseOption = Annotated[str, typer.Option("--response", help="Explain this text instead of generating one.")]
 TraceOption = Annotated[Path | None, typer.Option("--trace", help="Explain a saved trace.")]
 BudgetOption = Annotated[int, typer.Option("--max-new-tokens", min=1, help="Token budget of the response.")]
-DtypeOption = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, …; default: by device.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, …; default: a GPU if there is one.")]
+DtypeOption = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16, int8 or int4; default: by device.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto for all GPUs; default: a GPU.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ REFUSED = {  # why, by model type
     "instructblip": _RESAMPLED,
     "idefics2": _RESAMPLED,
 }
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "int4")
+SPREAD = ("auto", "balanced", "sequential")  # over all devices, by accelerate
 
 
 @dataclass(frozen=True)
@@ -79,43 +81,87 @@ class Lvlm:
 
 
 def load(
-    name: str | os.PathLike[str] = "pinhole", dtype: str | torch.dtype | None = None, device: str | None = None
-) -> Lvlm:
+    name: str | os.PathLike[str] = "pinhole", dtype: str | torch.dtype | None = None,
+    device: str | dict[str, Any] | None = None, revision: str | None = None,
+) -> Lvlm:  # fmt: skip
     """Load a checkpoint. On a GPU it keeps its own dtype; on a CPU the default is float32.
 
-    `name` is a hub id, a folder, or an embedded model ("pinhole", "pinhole-internvl").
+    `name` is a hub id, a folder, or an embedded model ("pinhole", "pinhole-internvl"); a hub id can end in a
+    revision, as in "Qwen/Qwen3-VL-8B-Instruct@main". `dtype` "int8" and "int4" quantise the weights. `device`
+    "auto" spreads them over all GPUs, and a dictionary says where each module goes.
     """
-    name = str(name)
-    source = str(EMBEDDED.get(name, name))
-    family = family_of(read_config(source, name), name)
+    name = f"{name}@{revision}" if revision else str(name)
+    source, where = locate(name)
+    family = family_of(read_config(source, name, **where), name)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if not device.startswith(("cpu", "cuda")):
-        raise ModelError(f"device {device!r} is not supported, because path sums need float64; use cpu or cuda")
-    dtype = dtype or ("auto" if device.startswith("cuda") else "float32")
+    spread = isinstance(device, dict) or device in SPREAD
+    if not spread and not str(device).startswith(("cpu", "cuda")):
+        raise ModelError(
+            f"device {device!r} is not supported, because path sums need float64; use cpu, cuda, or auto for all GPUs"
+        )
+    dtype = dtype or ("float32" if device == "cpu" else "auto")
     if isinstance(dtype, str) and dtype not in DTYPES:
         raise ModelError(f"unknown dtype {dtype!r}; use one of: {', '.join(DTYPES)}")
+    packed = _quantisation(dtype)
+    if packed or spread:
+        where = {**where, "device_map": device if spread else {"": device}}
     try:
         auto = AutoModelForCausalLM if family is TEXT else AutoModelForImageTextToText
-        model = auto.from_pretrained(source, dtype=dtype, attn_implementation="sdpa")
-        processor = load_text_processor(source) if family is TEXT else load_processor(source, model.config.model_type)
+        model = auto.from_pretrained(
+            source, dtype="auto" if packed else dtype, attn_implementation="sdpa", **packed, **where
+        )
+        where.pop("device_map", None)
+        read = load_text_processor if family is TEXT else load_processor
+        processor = read(source, model.config.model_type, **where)
     except Exception as error:  # weights and configurations can be damaged in many ways
-        raise ModelError(f"cannot load {name}: {first_line(error)}") from error
+        raise ModelError(f"cannot load {name}: {_reason(error)}") from error
     if family is not TEXT and not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; is its processor_config.json complete?")
     try:
-        model = model.to(device)
+        model = model if packed or spread else model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu") from error
     return Lvlm(name, model.eval(), processor, family)
 
 
-def read_config(source: str, name: str) -> Any:
+def _quantisation(dtype: str | torch.dtype) -> dict[str, Any]:
+    """What `from_pretrained` has to be told to quantise; nothing for ordinary dtypes."""
+    if dtype not in ("int8", "int4"):
+        return {}
+    if missing := [package for package in ("bitsandbytes", "accelerate") if find_spec(package) is None]:
+        raise ModelError(
+            f"dtype {dtype} needs {missing[0]}; install it with: pip install 'vtrace-attribution[quantised]'"
+        )
+    from transformers import BitsAndBytesConfig
+
+    options: dict[str, Any] = {"load_in_8bit": True} if dtype == "int8" else {"load_in_4bit": True}
+    if dtype == "int4":
+        options |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
+    return {"quantization_config": BitsAndBytesConfig(**options)}
+
+
+def locate(name: str) -> tuple[str, dict[str, str]]:
+    """Where a checkpoint is: folder or hub id, and its revision where the name has one."""
+    if name in EMBEDDED or Path(name).exists():
+        return str(EMBEDDED.get(name, name)), {}
+    source, _, revision = name.partition("@")
+    return source, {"revision": revision} if revision else {}
+
+
+def read_config(source: str, name: str, **where: str) -> Any:
     """The configuration of a checkpoint, without its weights."""
     try:
-        return AutoConfig.from_pretrained(source)
+        return AutoConfig.from_pretrained(source, **where)
     except Exception as error:
         hint = "give a hub id, a folder with config.json, or one of: " + ", ".join(EMBEDDED)
-        raise ModelError(f"cannot find the model {name!r} ({first_line(error)}); {hint}") from error
+        raise ModelError(f"cannot find the model {name!r} ({_reason(error)}); {hint}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in a line; the hub's own words for a gated model hide what to do."""
+    if "gated repo" in str(error) or "GatedRepo" in type(error).__name__:
+        return "its owner asks for agreement first; accept the terms on its page, then run: hf auth login"
+    return first_line(error)
 
 
 def family_of(config: Any, name: str) -> Family:

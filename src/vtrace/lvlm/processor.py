@@ -57,7 +57,7 @@ def load_processor(name: str, kind: str, **where: Any) -> Any:
     return image_only(processor).from_pretrained(name, **parts, **where)
 
 
-def load_text_processor(name: str, **where: Any) -> TextProcessor:
+def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:
     return TextProcessor(AutoTokenizer.from_pretrained(name, **where))
 
 

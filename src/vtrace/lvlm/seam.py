@@ -175,7 +175,8 @@ class Seam:
         """Logits of a large vocabulary are wide: only on predictors, and a few hundred at a time."""
         head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
-            yield head(rows).float(), wanted
+            logits = head(rows).float()
+            yield logits, wanted.to(logits.device)
 
     def log_probabilities_padded(
         self, arguments: Arguments, ids: Tensor, start: int, positions: Sequence[Sequence[int]]
@@ -236,13 +237,13 @@ class _Recorder:
 
     def project(self, projection: Any, args: tuple, output: Tensor) -> None:
         if self._pending is not None and self.norms[self.seen] is None:
-            self._finish(output[0], _weight(projection, self.seen))
+            self._finish(output[0], _weight(projection, self.seen, output))
 
     def normalise(self, norm: Any, args: tuple, output: Tensor) -> None:
         """The norm is linear in each receiver's sum of writes: a weight per feature and a factor per receiver."""
         if self._pending is not None:
             weight, gain = linearised(norm, args[0][0])
-            matrix = _weight(self.projections[self.seen], self.seen).float()
+            matrix = _weight(self.projections[self.seen], self.seen, output).float()
             self._finish(output[0], weight[:, None] * matrix, gain)
 
     def _finish(self, update: Tensor, projection: Tensor, gain: Tensor | None = None) -> None:
@@ -268,19 +269,19 @@ def linearised(norm: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _weight(projection: Any, layer: int) -> Tensor:
-    """Weight of an output projection. Packed ones, of quantised layers, are read by projecting the identity."""
+def _weight(projection: Any, layer: int, like: Tensor) -> Tensor:
+    """Weight of an output projection. Packed or offloaded ones are read by projecting the identity."""
     weight = projection.weight
-    if isinstance(weight, Tensor) and weight.is_floating_point() and weight.ndim == 2:
+    plain = isinstance(weight, Tensor) and weight.is_floating_point() and weight.ndim == 2
+    if plain and not weight.is_meta:
         return weight.detach()
     try:
-        device = weight.device if isinstance(weight, Tensor) else "cpu"
-        units = torch.eye(projection.in_features, device=device)
-        return (projection(units) - projection(torch.zeros_like(units[:1]))).T  # without the bias
+        units = torch.eye(projection.in_features, device=like.device, dtype=like.dtype)
+        return (projection.forward(units) - projection.forward(torch.zeros_like(units[:1]))).T  # without the bias
     except Exception as error:
         kind = type(projection).__name__
         raise ModelError(
-            f"layer {layer} has a quantised output projection ({kind}) that cannot be read; "
+            f"layer {layer} has an output projection ({kind}) whose weights cannot be read; "
             "load the model without quantisation"
         ) from error
 
