@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 
-COMMANDS = ((), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("doctor",))
+COMMANDS = (
+    (), ("explain",), ("compare",), ("methods",), ("evaluate",), ("table",), ("study",), ("models",), ("doctor",),
+)  # fmt: skip
 
 
 def reference() -> str:

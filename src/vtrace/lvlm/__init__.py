@@ -106,16 +106,15 @@ def load(
     if packed or spread:
         where = {**where, "device_map": device if spread else {"": device}}
     try:
-        auto = AutoModelForCausalLM if family is TEXT else AutoModelForImageTextToText
-        model = auto.from_pretrained(
+        model = _auto(family).from_pretrained(
             source, dtype="auto" if packed else dtype, attn_implementation="sdpa", **packed, **where
         )
         where.pop("device_map", None)
-        read = load_text_processor if family is TEXT else load_processor
+        read = load_processor if has_pictures(family) else load_text_processor
         processor = read(source, model.config.model_type, **where)
     except Exception as error:  # weights and configurations can be damaged in many ways
         raise ModelError(f"cannot load {name}: {_reason(error)}") from error
-    if family is not TEXT and not hasattr(processor, "image_processor"):
+    if has_pictures(family) and not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; is its processor_config.json complete?")
     try:
         model = model if packed or spread else model.to(device)
@@ -162,6 +161,20 @@ def _reason(error: Exception) -> str:
     if "gated repo" in str(error) or "GatedRepo" in type(error).__name__:
         return "its owner asks for agreement first; accept the terms on its page, then run: hf auth login"
     return first_line(error)
+
+
+def has_pictures(family: Family) -> bool:
+    return family is not TEXT
+
+
+def skeleton(config: Any, family: Family) -> Any:
+    """The model of a configuration with shapes instead of weights: nothing is allocated."""
+    with torch.device("meta"):
+        return _auto(family).from_config(config)
+
+
+def _auto(family: Family) -> Any:
+    return AutoModelForImageTextToText if has_pictures(family) else AutoModelForCausalLM
 
 
 def family_of(config: Any, name: str) -> Family:
