@@ -66,6 +66,16 @@ class Attribution:
     def text_share(self) -> float:
         return float(np.abs(self.scores[self.trace.positions("question")]).sum())
 
+    def panel_share(self, image: int, view: int | None = None) -> float:
+        """Share of one picture, or of one view of it: in full detail (0) or as a thumbnail (1)."""
+        shown = [p.position for p in self.trace.patches if p.image == image and view in (None, p.view)]
+        return float(np.abs(self.scores[shown]).sum())
+
+    @property
+    def picture_shares(self) -> list[float]:
+        """Share of every picture; together they are the image share."""
+        return [self.panel_share(image) for image in sorted({p.image for p in self.trace.patches})]
+
     @property
     def uncalibrated(self) -> np.ndarray:
         """The scores before the image scale was applied, as shares again."""

@@ -77,6 +77,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "options": dataclasses.asdict(attribution.options) if attribution.variant is None else attribution.variant,
         "image_share": attribution.image_share,
         "text_share": attribution.text_share,
+        "picture_shares": attribution.picture_shares,
         "calibration": dataclasses.asdict(attribution.calibration),
         "warnings": attribution.warnings,
         "top": [

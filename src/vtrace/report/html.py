@@ -9,7 +9,7 @@ from html import escape
 from PIL import Image
 
 from ..attribution import Attribution
-from .scale import STOPS, Scale, calibration_words, colour, ink, percent
+from .scale import STOPS, Scale, calibration_words, colour, ink, panel_title, percent
 
 MAX_SIDE = 1200  # pixels of the embedded picture
 
@@ -103,7 +103,7 @@ def picture_figure(attribution: Attribution, panel: tuple[int, int], scale: Scal
             f"<title>row {patch.row + 1}, column {patch.column + 1}: {share}</title></rect>"
         )
     return (
-        f'<figure class="{"thumb" if panel[1] else "full"}"><figcaption>{name}</figcaption>'
+        f'<figure class="{"thumb" if panel[1] else "full"}"><figcaption>{panel_title(attribution, panel)}</figcaption>'
         f'<img alt="{name or "picture"}" src="data:image/png;base64,{_embed(image)}">'
         f'<svg viewBox="0 0 {image.width} {image.height}" preserveAspectRatio="none" role="img" '
         f'aria-label="evidence by patch">{"".join(cells)}</svg></figure>'
@@ -119,6 +119,8 @@ def shaded_words(attribution: Attribution, kind: str, scale: Scale) -> str:
         if word.kind != kind or word.text.startswith("<|"):
             continue
         low, high = trace.offsets[word.start][0], trace.offsets[word.stop - 1][1]
+        if end is not None and low > end:  # another turn, or a picture in between
+            parts.append("\n")
         low = low if end is None else max(low, end)
         piece = trace.text[low:high]
         end = high
