@@ -47,9 +47,10 @@ def text_config(words: Qwen2Tokenizer, **more) -> dict:
 
 def vision_config(**more) -> dict:
     """A CLIP-like tower of two layers."""
-    return dict(
-        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, initializer_range=0.2
-    ) | more
+    return (
+        dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, initializer_range=0.2)
+        | more
+    )
 
 
 def mrope(**more) -> dict:
@@ -95,7 +96,9 @@ QWEN3_VISION = dict(
 
 
 def qwen3_vl():
-    return qwen("Qwen3VL", {**QWEN3_VISION}, mrope(mrope_interleaved=True) | dict(attention_bias=True), "Qwen3VLProcessor")
+    return qwen(
+        "Qwen3VL", {**QWEN3_VISION}, mrope(mrope_interleaved=True) | dict(attention_bias=True), "Qwen3VLProcessor"
+    )
 
 
 def qwen3_vl_moe():
@@ -107,7 +110,12 @@ def qwen2_vl():
         pixels=14, depth=2, embed_dim=32, num_heads=2, mlp_ratio=2, patch_size=14, spatial_merge_size=2,
         temporal_patch_size=2, hidden_size=48, initializer_range=0.2,
     )  # fmt: skip
-    return qwen("Qwen2VL", vision, mrope() | dict(hidden_size=48, num_attention_heads=3, num_key_value_heads=1), "Qwen2VLProcessor")
+    return qwen(
+        "Qwen2VL",
+        vision,
+        mrope() | dict(hidden_size=48, num_attention_heads=3, num_key_value_heads=1),
+        "Qwen2VLProcessor",
+    )
 
 
 def qwen2_5_vl():
@@ -120,7 +128,9 @@ def qwen2_5_vl():
 
 
 def glm(kind: str, text: dict):
-    words = tokenizer("<|begin_of_video|>", "<|end_of_video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|image|>", "<|video|>")
+    words = tokenizer(
+        "<|begin_of_video|>", "<|end_of_video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|image|>", "<|video|>"
+    )
     images = transformers.Glm4vImageProcessorPil(
         patch_size=14, merge_size=2, temporal_patch_size=2, **IMAGE,
         size={"shortest_edge": 6 * 28 * 28, "longest_edge": 24 * 28 * 28},
@@ -245,7 +255,13 @@ def idefics(kind: str):
         pad_token_id=words.pad_token_id,
     )  # fmt: skip
     whole = getattr(transformers, f"{kind}Processor")
-    processor = image_only(whole)(images, words, **({"video_processor": None} if kind == "SmolVLM" else {}), image_seq_len=4, chat_template=template("<image>"))
+    processor = image_only(whole)(
+        images,
+        words,
+        **({"video_processor": None} if kind == "SmolVLM" else {}),
+        image_seq_len=4,
+        chat_template=template("<image>"),
+    )
     return f"{kind}ForConditionalGeneration", config, processor
 
 
@@ -266,7 +282,10 @@ def gemma3():
             layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         ),
         vision_config=dict(image_size=32, patch_size=4, **vision_config()), mm_tokens_per_image=16,
-        **ids(words, boi_token_index="<start_of_image>", eoi_token_index="<end_of_image>", image_token_index="<image_soft_token>"),
+        **ids(
+            words, boi_token_index="<start_of_image>", eoi_token_index="<end_of_image>",
+            image_token_index="<image_soft_token>",
+        ),
         tie_word_embeddings=False,
     )  # fmt: skip
     processor = transformers.Gemma3Processor(images, words, template("<start_of_image>"), image_seq_length=16)

@@ -11,6 +11,7 @@ import vtrace
 from vtrace.conversation import locate, marked, messages_of, parse, single, texts_of
 from vtrace.errors import InputError
 from vtrace.report import html
+from vtrace.report.scale import percent
 from vtrace.types import Turn
 
 
@@ -74,7 +75,7 @@ def test_shares_of_pictures_sum_to_the_image_share(pinhole, talk):
     assert sum(found.picture_shares) == pytest.approx(found.image_share)
     assert found.image_share + found.text_share == pytest.approx(1)
     page = html.page(found)
-    assert f"picture 2: {found.picture_shares[1]:.0%}" in page or "picture 2: " in page
+    assert f"picture 2: {percent(found.picture_shares[1])}" in page
     shown = html.shaded_words(found, "question", html.Scale(found))
     assert shown.count("\n") == 3  # turns, and the picture inside the last one
 
@@ -107,7 +108,9 @@ def test_a_chat_file_on_the_command_line(run, chat, tmp_path):
         for part in chat[number]["content"]:
             if part["type"] == "image":
                 part["image"].save(tmp_path / f"{number}.png")
-    written = json.loads(json.dumps(chat, default=lambda image: "0.png" if image is chat[0]["content"][0]["image"] else "2.png"))
+    written = json.loads(
+        json.dumps(chat, default=lambda image: "0.png" if image is chat[0]["content"][0]["image"] else "2.png")
+    )
     path = tmp_path / "talk.json"
     path.write_text(json.dumps({"messages": [*written, {"role": "assistant", "content": ANSWER}]}))
     code, out, err = run("explain", "--chat", path, "--target", "answer", "--html", tmp_path / "a.html")
@@ -128,7 +131,7 @@ def test_a_chat_file_on_the_command_line(run, chat, tmp_path):
         ('[{"role": "tool", "content": "x"}]', "message 1 has role 'tool'"),
         ('[{"role": "user", "content": [{"type": "video"}]}]', "message 1 has a part that is neither"),
         ('[{"role": "assistant", "content": "x"}]', "no question"),
-        ('[{"role": "user", "content": [{"type": "image", "image": "gone.png"}, {"type": "text", "text": "?"}]}]', "gone.png"),
+        ('[{"role": "user", "content": [{"type": "image", "path": "x"}, {"type": "text", "text": "?"}]}]', "no pic"),
         ('[{"role": "user", "content": "What is it?"}]', "there is no picture"),
     ],
 )  # fmt: skip

@@ -74,7 +74,8 @@ def test_the_prompt_is_read_in_its_parts(lvlm, trace):
 def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm, trace):
     layers, middle = [], []
     decoder = lvlm.seam.decoder
-    before_mlp = "pre_feedforward_layernorm" if hasattr(decoder.layers[0], "pre_feedforward_layernorm") else "post_attention_layernorm"  # fmt: skip
+    names = ("pre_feedforward_layernorm", "post_attention_layernorm")
+    before_mlp = next(name for name in names if hasattr(decoder.layers[0], name))
     hooks = [
         getattr(layer, before_mlp).register_forward_pre_hook(lambda m, args: middle.append(args[0][0]))
         for layer in decoder.layers
@@ -190,7 +191,7 @@ def test_two_pictures_in_one_question(lvlm):
 def test_what_cannot_be_explained_is_refused_with_its_reason(kind):
     from transformers import AutoConfig
 
-    with pytest.raises(vtrace.VTraceError, match="cannot be explained: .*"):
+    with pytest.raises(vtrace.VTraceError, match="cannot be explained: "):
         family_of(AutoConfig.for_model(kind), kind)
 
 

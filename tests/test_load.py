@@ -67,7 +67,9 @@ def test_the_revision_reaches_every_part(monkeypatch, pinhole):
 
     monkeypatch.setattr("vtrace.lvlm.AutoConfig.from_pretrained", remember(pinhole.model.config))
     monkeypatch.setattr("vtrace.lvlm.AutoModelForImageTextToText.from_pretrained", remember(pinhole.model))
-    monkeypatch.setattr("vtrace.lvlm.load_processor", lambda source, kind, **w: remember(pinhole.processor)(source, **w))
+    monkeypatch.setattr(
+        "vtrace.lvlm.load_processor", lambda source, kind, **w: remember(pinhole.processor)(source, **w)
+    )
     loaded = vtrace.load("some/model", revision="abc")
     assert asked == [("some/model", "abc")] * 3
     assert loaded.name == "some/model@abc"
@@ -75,7 +77,11 @@ def test_the_revision_reaches_every_part(monkeypatch, pinhole):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"dtype": "float8"}, "unknown dtype"), ({"device": "mps"}, "float64"), ({"device": "tpu"}, "use cpu, cuda, or auto")],
+    [
+        ({"dtype": "float8"}, "unknown dtype"),
+        ({"device": "mps"}, "float64"),
+        ({"device": "tpu"}, "use cpu, cuda, or auto"),
+    ],
 )
 def test_bad_options(options, words):
     with pytest.raises(ModelError, match=words):

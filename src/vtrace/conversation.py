@@ -1,4 +1,4 @@
-"""Conversations: messages in the usual chat format, and where their texts stand in a rendered prompt. Pure functions."""
+"""Conversations: chat messages, and where their texts stand in a rendered prompt. Pure functions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,16 @@ def parse(messages: Sequence[Any]) -> tuple[tuple[Turn, ...], list[Any], str | N
         elif role in ("user", "assistant"):
             turns.append(Turn(role, parts))
         else:
-            raise InputError(f"message {number} has role {role!r}; use user and assistant, and system for the first one")
+            raise InputError(
+                f"message {number} has role {role!r}; use user and assistant, and system for the first one"
+            )
     response = None
     if turns and turns[-1].role == "assistant":
         response = "".join(part or "" for part in turns.pop().parts)
     if not turns or turns[-1].role != "user" or not any(part and part.strip() for part in turns[-1].parts):
-        raise InputError("the conversation has no question; its last message, or the one before a response, is the user's")
+        raise InputError(
+            "the conversation has no question; its last message, or the one before a response, is the user's"
+        )
     return tuple(turns), pictures, system, response
 
 

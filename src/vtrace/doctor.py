@@ -14,7 +14,16 @@ from .attention import BLOCK_BYTES
 from .errors import ModelError
 from .lvlm import Family, family_of, has_pictures, locate, read_config, skeleton
 
-PACKAGES = ("vtrace-attribution", "torch", "transformers", "numpy", "pillow", "torchvision", "accelerate", "bitsandbytes")
+PACKAGES = (
+    "vtrace-attribution",
+    "torch",
+    "transformers",
+    "numpy",
+    "pillow",
+    "torchvision",
+    "accelerate",
+    "bitsandbytes",
+)
 SIZES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "int4": 0.5}  # bytes of a weight
 
 

@@ -48,7 +48,8 @@ def _print_facts(facts: dict[str, Any], tokens: int) -> None:
             "decoder": f"{facts['family']}, {facts['layers']} layers, {heads[0]} heads on {heads[1]} key/value heads, "
             f"{plan['decoder_parameters'] / 1e6:,.1f} M of {plan['parameters'] / 1e6:,.1f} M parameters",
             "sequence": f"{tokens:,} tokens {fit} into the context of {facts['context']:,}",
-            "memory": f"about {_bytes(plan['total_bytes'])}: {_bytes(plan['weights_bytes'])} of {facts['dtype']} weights, "
+            "memory": f"about {_bytes(plan['total_bytes'])}: "
+            f"{_bytes(plan['weights_bytes'])} of {facts['dtype']} weights, "
             f"then {_bytes(plan['cache_bytes'])} of keys and values while the model answers, "
             f"then {_bytes(plan['working_bytes'])} to work and {_bytes(plan['matrix_bytes'])} for the pairwise matrix",
             "passes": plan["passes"],

@@ -34,13 +34,20 @@ ChatOption = Annotated[
     typer.Option("--chat", help="Explain the end of a conversation: chat messages in JSON, pictures as file names."),
 ]
 BudgetOption = Annotated[int, typer.Option("--max-new-tokens", min=1, help="Token budget of the response.")]
-DtypeOption = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16, int8 or int4; default: by device.")]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", help="float32, bfloat16, float16, int8 or int4; default: by device.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto for all GPUs; default: a GPU.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
 def check_sources(
-    images_and_question: list[str] | None, example: str, trace: Path | None, chat: Path | None, response: str, model: str
+    images_and_question: list[str] | None,
+    example: str,
+    trace: Path | None,
+    chat: Path | None,
+    response: str,
+    model: str,
 ) -> None:
     sources = {"pictures": images_and_question, "--example": example, "--trace": trace, "--chat": chat}
     if len(given := [name for name, value in sources.items() if value]) > 1:

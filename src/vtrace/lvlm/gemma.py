@@ -1,4 +1,4 @@
-"""Gemma 3: one square for each picture, pooled patches, norms on the residual branch, image tokens that see each other."""
+"""Gemma 3: a square of pooled patches a picture, norms on the residual branch, image tokens that see each other."""
 
 from __future__ import annotations
 

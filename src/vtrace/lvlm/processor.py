@@ -11,7 +11,14 @@ from functools import cache
 from typing import Any
 
 import transformers
-from transformers import AutoProcessor, AutoTokenizer, BatchEncoding, InternVLProcessor, ProcessorMixin, Qwen3VLProcessor
+from transformers import (
+    AutoProcessor,
+    AutoTokenizer,
+    BatchEncoding,
+    InternVLProcessor,
+    ProcessorMixin,
+    Qwen3VLProcessor,
+)
 from transformers.utils import is_torchvision_available
 
 WITH_VIDEO = {  # processor and image processor by model type

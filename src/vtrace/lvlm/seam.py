@@ -80,6 +80,9 @@ class Seam:
                 raise ModelError("the model never called its text decoder; its family file does not fit this version")
             finally:
                 handle.remove()
+        if arguments.get("inputs_embeds") is None:  # a text model leaves the embedding to its decoder
+            embeds = self.model.get_input_embeddings()(arguments["input_ids"])
+            arguments = {**arguments, "input_ids": None, "inputs_embeds": embeds}
         return {**arguments, "past_key_values": None, "use_cache": False}
 
     @contextmanager
