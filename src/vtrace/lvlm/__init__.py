@@ -103,13 +103,11 @@ def load(
     if isinstance(dtype, str) and dtype not in DTYPES:
         raise ModelError(f"unknown dtype {dtype!r}; use one of: {', '.join(DTYPES)}")
     packed = _quantisation(dtype)
-    if packed or spread:
-        where = {**where, "device_map": device if spread else {"": device}}
+    placed = {"device_map": device if spread else {"": device}} if packed or spread else {}
     try:
         model = _auto(family).from_pretrained(
-            source, dtype="auto" if packed else dtype, attn_implementation="sdpa", **packed, **where
+            source, dtype="auto" if packed else dtype, attn_implementation="sdpa", **packed, **placed, **where
         )
-        where.pop("device_map", None)
         read = load_processor if has_pictures(family) else load_text_processor
         processor = read(source, model.config.model_type, **where)
     except Exception as error:  # weights and configurations can be damaged in many ways
@@ -117,7 +115,7 @@ def load(
     if has_pictures(family) and not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; is its processor_config.json complete?")
     try:
-        model = model if packed or spread else model.to(device)
+        model = model if placed else model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu") from error
     return Lvlm(name, model.eval(), processor, family)
