@@ -34,9 +34,8 @@ def plain_likelihood(lvlm, trace, state) -> float:
     soft = trace_inputs(lvlm, blurred(trace, BLUR))
     image = trace.positions("image")
     chosen = torch.tensor([p in state for p in image])
-    inputs["pixel_values"] = lvlm.family.mix_pixels(
-        inputs["pixel_values"], soft["pixel_values"], chosen, lvlm.model.config
-    )
+    mask = lvlm.family.pixel_mask(inputs, chosen.to(lvlm.device), lvlm.model.config)
+    inputs["pixel_values"] = inputs["pixel_values"].where(~mask, soft["pixel_values"])
     words = [p for p in state if p not in set(image)]
     inputs["input_ids"][0, words] = lvlm.seam.pad_id
     with torch.no_grad():

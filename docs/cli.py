@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 COMMANDS = (
-    (), ("explain",), ("compare",), ("methods",), ("benchmarks",), ("evaluate",), ("table",), ("study",), ("serve",),
-    ("doctor",),
+    (), ("explain",), ("compare",), ("methods",), ("models",), ("benchmarks",), ("evaluate",), ("table",), ("study",),
+    ("serve",), ("doctor",),
 )  # fmt: skip
 
 

@@ -331,11 +331,12 @@ def test_a_target_that_is_read_at_its_tokens_can_rely_on_the_position_before(pin
         assert found.scores[first - 1] > 0
 
 
-def test_a_really_quantised_model_is_refused_in_one_line_by_what_cannot_read_it(pinhole, trace):
+def test_a_really_quantised_model_is_read_and_refused_in_one_line_by_what_cannot(pinhole, trace):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch announces a successor of its quantiser
         packed = torch.ao.quantization.quantize_dynamic(copy.deepcopy(pinhole.model), {torch.nn.Linear})
-    found = vtrace.compare(dataclasses.replace(pinhole, model=packed), trace, ["random", "ifr", "gradient"], "answer")
-    assert list(found.results) == ["random"]
-    assert found.failures["ifr"].startswith("ifr: layer 0 has a quantised output projection")
+    found = vtrace.compare(dataclasses.replace(pinhole, model=packed), trace, ["ifr", "gradient"], "answer")
+    assert list(found.results) == ["ifr"]
+    inputs, full = trace.positions("image", "question"), vtrace.compare(pinhole, trace, ["ifr"], "answer")
+    assert np.corrcoef(found["ifr"].scores[inputs], full["ifr"].scores[inputs])[0, 1] > 0.9
     assert found.failures["gradient"].startswith("gradient: this model cannot be differentiated: a layer, perhaps")

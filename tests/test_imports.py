@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "vtrace"
 ORDER = [
-    "errors", "types", "prompt", "spans", "targets",
+    "errors", "types", "prompt", "spans", "targets", "conversation",
     "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution",
     "parallel", "perturb", "methods", "meter", "comparison", "files", "colours", "viewer", "report",
     "benchmarks", "examples", "faithfulness", "studies", "doctor", "pinhole", "serve", "cli",

@@ -68,6 +68,16 @@ class Attribution:
     def text_share(self) -> float:
         return float(np.abs(self.scores[self.trace.positions("question")]).sum())
 
+    def panel_share(self, image: int, view: int | None = None) -> float:
+        """Share of one picture, or of one view of it: in full detail (0) or as a thumbnail (1)."""
+        shown = [p.position for p in self.trace.patches if p.image == image and view in (None, p.view)]
+        return float(np.abs(self.scores[shown]).sum())
+
+    @property
+    def picture_shares(self) -> list[float]:
+        """Share of every picture; together they are the image share."""
+        return [self.panel_share(image) for image in sorted({p.image for p in self.trace.patches})]
+
     @property
     def uncalibrated(self) -> np.ndarray:
         """The scores before the image scale was applied, as shares again."""
@@ -150,7 +160,8 @@ def attribute(
     found = find_target(trace, target)  # before any work: a target that matches nothing costs nothing
     arguments = encode_trace(lvlm, trace)
     pairwise, clean = capture_pairwise(lvlm, trace, arguments, chosen.centring, progress)
-    likelihoods = measure_likelihoods(lvlm.seam, trace, arguments, clean) if chosen.calibrate else None
+    weighed = chosen.calibrate and trace.patches
+    likelihoods = measure_likelihoods(lvlm.seam, trace, arguments, clean) if weighed else None
     return score(trace, found, pairwise, likelihoods, chosen)
 
 
@@ -178,11 +189,11 @@ def encode_trace(lvlm: Lvlm, trace: Trace) -> Arguments:
 
 def trace_inputs(lvlm: Lvlm, trace: Trace) -> dict[str, Any]:
     """Processor output for the whole frozen sequence."""
-    if not trace.images:
+    if trace.patches and not trace.images:
         raise InputError(
             "this trace was saved without its pictures; save it as a file with --save-trace or --json FILE"
         )
-    inputs, prompt = encode_prompt(lvlm, Example(trace.images, trace.question), trace.system)
+    inputs, prompt = encode_prompt(lvlm, Example(trace.images, trace.question, turns=trace.turns), trace.system)
     if tuple(prompt) != trace.ids[: trace.prompt_length]:
         raise ModelError(f"this trace was made with {trace.model}; {lvlm.name} reads its prompt differently")
     more = len(trace) - trace.prompt_length
@@ -203,7 +214,9 @@ def capture_pairwise(
     layers = len(lvlm.seam.decoder.layers)
 
     def fold(layer: Layer) -> None:
-        matrix.add(layer.query, layer.key, layer.value, layer.update, layer.projection, layer.scaling, layer.mask)
+        matrix.add(
+            layer.query, layer.key, layer.value, layer.update, layer.projection, layer.scaling, layer.mask, layer.gain
+        )
         progress(layer.index + 1, layers)
 
     with lvlm.seam.capture(fold):
@@ -231,6 +244,8 @@ def score(
     columns = [p - trace.prompt_length for p in target.positions] if options.calibrate_on == "target" else slice(None)
     totals = None if likelihoods is None else Likelihoods(*map(float, likelihoods[:, columns].sum(axis=1)))
     calibration = calibrate(totals, float(raw[image].sum()), float(raw[text].sum()))
+    if options.calibrate and not image:
+        calibration = Calibration("skipped: there is no picture to weigh the text against")
     raw[image] *= calibration.scale
     total = float(raw[inputs].sum()) or 1.0
     return Attribution(

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .attribution import Attribution
 from .errors import InputError, first_line
-from .types import Calibration, Options, Patch, Target, Trace, Word
+from .types import Calibration, Options, Patch, Target, Trace, Turn, Word
 
 TRACE_SCHEMA = "vtrace.trace/1"
 ATTRIBUTION_SCHEMA = "vtrace.attribution/1"
@@ -57,6 +57,7 @@ def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
     fields["images"] = [encode_image(image) for image in trace.images] if pictures else None
     fields["patches"] = [dataclasses.astuple(patch) for patch in trace.patches]
     fields["words"] = [dataclasses.astuple(word) for word in trace.words]
+    fields["turns"] = [dataclasses.astuple(turn) for turn in trace.turns]
     return {"schema": TRACE_SCHEMA, **fields}
 
 
@@ -75,6 +76,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "options": dataclasses.asdict(attribution.options) if attribution.variant is None else attribution.variant,
         "image_share": attribution.image_share,
         "text_share": attribution.text_share,
+        "picture_shares": attribution.picture_shares,
         "calibration": dataclasses.asdict(attribution.calibration),
         "warnings": attribution.warnings,
         "top": [
@@ -122,6 +124,7 @@ def _trace(document: dict[str, Any]) -> Trace:
         raise ValueError("ids, offsets and kinds differ in length")
     fields["patches"] = tuple(Patch(*patch) for patch in fields["patches"])
     fields["words"] = tuple(Word(*word) for word in fields["words"])
+    fields["turns"] = tuple(Turn(*turn) for turn in fields.get("turns", ()))
     return Trace(**fields)
 
 

@@ -5,34 +5,45 @@ from __future__ import annotations
 import os
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from .conversation import locate, marked, messages_of, parse, question_of, single, texts_of
 from .errors import InputError, ModelError, first_line
 from .lvlm import Lvlm
+from .lvlm.processor import placeholder, render
 from .prompt import SYSTEM_PROMPT
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
-from .types import Example, Patch, Span, Trace, Word
+from .types import Example, Patch, Span, Trace, Turn, Word
 
 MAX_NEW_TOKENS = 2048
 MAX_PIXELS = 64_000_000
 Picture = Image.Image | str | os.PathLike[str]
+Message = Mapping[str, Any]  # of a chat: role and content
 
 
 def trace(
-    lvlm: Lvlm, images: Example | Picture | Sequence[Picture], question: str = "", *, response: str | None = None,
+    lvlm: Lvlm, images: Example | Picture | Sequence[Picture] | Sequence[Message], question: str = "", *,
+    response: str | None = None,
     system: str = SYSTEM_PROMPT, max_new_tokens: int = MAX_NEW_TOKENS, streamer: Any = None,
 ) -> Trace:  # fmt: skip
     """Ask the model once and freeze what it says; or freeze a `response` that the user or the example supplies.
 
+    Instead of pictures and a question, `images` can be a whole conversation, as a list of chat messages.
+
     >>> trace(lvlm, "officer.jpg", "What is this person's job?")  # doctest: +SKIP
     """
-    example = tidy(images) if isinstance(images, Example) else as_example(images, question)
+    if is_chat(images):
+        example, told, said = from_chat(images)  # type: ignore[arg-type]
+        system, response = told if told is not None else system, response or said
+    else:
+        example = tidy(images) if isinstance(images, Example) else as_example(images, question)  # type: ignore[arg-type]
     inputs, prompt = encode_prompt(lvlm, example, system)
     room = lvlm.context - len(prompt)
     if room < 1:
@@ -65,13 +76,24 @@ def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
     return tidy(Example(tuple(map(open_image, several)), question))
 
 
+def is_chat(given: Any) -> bool:
+    return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], Mapping)
+
+
+def from_chat(messages: Sequence[Message], folder: Path | None = None) -> tuple[Example, str | None, str | None]:
+    """Example, system prompt and response of a conversation; names of picture files are relative to `folder`."""
+    turns, pictures, system, response = parse(messages)
+    if folder is not None:
+        pictures = [folder / picture if isinstance(picture, str) else picture for picture in pictures]
+    example = Example(tuple(map(open_image, pictures)), question_of(turns), turns=turns)
+    return tidy(example), system, response
+
+
 def tidy(example: Example) -> Example:
     """An example that can be asked: upright RGB pictures, a question in composed characters."""
     question = unicodedata.normalize("NFC", example.question)
     if not question.strip():
         raise InputError("the question is empty; ask something about the picture")
-    if not example.images:
-        raise InputError("there is no picture; give at least one")
     return replace(example, images=tuple(map(open_image, example.images)), question=question.strip())
 
 
@@ -125,29 +147,45 @@ def _check_size(image: Image.Image, name: str) -> None:
 
 def encode_prompt(lvlm: Lvlm, example: Example, system: str) -> tuple[dict[str, Any], list[int]]:
     """Processor output for the prompt, and its token ids."""
-    processor = lvlm.processor
-    _refuse_placeholders(lvlm, f"{system}\n{example.question}", "prompt")
-    text = _render(lvlm, len(example.images), example.question, system)
-    inputs = processor(text=[text], images=list(example.images), return_tensors="pt").to(lvlm.device)
+    if lvlm.image_token_id is None and example.images:
+        raise InputError(f"{lvlm.name} takes no pictures; ask without one, or choose another model")
+    if lvlm.image_token_id is not None and not example.images:
+        raise InputError("there is no picture; give at least one")
+    turns = conversation(example)
+    _refuse_placeholders(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
+    text = _render(lvlm, turns, system)
+    images = [list(example.images)] if example.images else None  # those of the one text
+    inputs = lvlm.processor(text=[text], images=images, return_tensors="pt").to(lvlm.device)
     return dict(inputs), inputs["input_ids"][0].tolist()
+
+
+def conversation(example: Example) -> tuple[Turn, ...]:
+    return example.turns or single(len(example.images), example.question)
 
 
 def _refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
     """Text that stands for a picture or a video would be counted as one."""
     config = lvlm.model.config
-    for token in (config.image_token_id, getattr(config, "video_token_id", None)):
-        placeholder = "" if token is None else lvlm.processor.tokenizer.decode([token])
-        if placeholder and placeholder in text:
-            raise InputError(f"the {where} contains {placeholder!r}, which stands for a picture or video; remove it")
+    names = {placeholder(lvlm.processor)}
+    for token in (lvlm.image_token_id, getattr(config, "video_token_id", None)):
+        names.add("" if token is None else lvlm.processor.tokenizer.decode([token]))
+    for name in names - {""}:
+        if name in text:
+            raise InputError(f"the {where} contains {name!r}, which stands for a picture or video; remove it")
 
 
-def _render(lvlm: Lvlm, pictures: int, question: str, system: str) -> str:
-    """The prompt as text, by the model's own chat template: pictures first, then the question."""
-    content = [{"type": "image"} for _ in range(pictures)] + [{"type": "text", "text": question}]
-    messages = [{"role": "user", "content": content}]
-    if system:
-        messages.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
-    return lvlm.processor.apply_chat_template(messages, add_generation_prompt=True)
+def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str) -> str:
+    """The prompt as text, by the model's own chat template."""
+    plain = lvlm.image_token_id is None
+    try:
+        text = render(lvlm.processor, messages_of(turns, system, plain=plain))
+        if system in text:
+            return text
+    except TemplateError:
+        if not system:
+            raise
+    # Not every template has a place for a system prompt.
+    return render(lvlm.processor, messages_of(turns, system, own_turn=False, plain=plain))
 
 
 def _generate(lvlm: Lvlm, inputs: dict[str, Any], budget: int, streamer: Any) -> tuple[list[int], str]:
@@ -191,51 +229,49 @@ def freeze(
     start = len(prompt)
     text, offsets = detokenise(decode, ids)
     image_positions = [p for p, token in enumerate(prompt) if token == lvlm.image_token_id]
-    asked = _find_question(lvlm, example, system, text[: offsets[start - 1][1]])
+    patches = _patches(lvlm, example, inputs, image_positions)
     kinds = ["template"] * start + ["response"] * len(reply)
-    for p in overlapping(offsets, asked, stop=start):
-        kinds[p] = "question"
-    for p in image_positions:
-        kinds[p] = "image"
+    for asked in _find_texts(lvlm, example, system, text[: offsets[start - 1][1]]):
+        for p in overlapping(offsets, asked, stop=start):
+            kinds[p] = "question"
+    for patch in patches:
+        kinds[patch.position] = "image"
     end = start + len(reply) - (reply[-1] in _ends(lvlm))
     response_start, response_end = offsets[start][0], offsets[end - 1][1]
     reasoning, answer = find_answer(text, response_start, response_end)
     return Trace(
         model=lvlm.name, images=example.images, system=system, question=example.question, ids=tuple(ids),
         prompt_length=start, text=text, offsets=tuple(offsets), kinds=tuple(kinds),
-        patches=_patches(lvlm, example, inputs, image_positions), words=tuple(_words(text, offsets, kinds)),
+        patches=patches, words=tuple(_words(text, offsets, kinds)),
         response_span=(response_start, response_end),
         sentences=tuple(split_sentences(text[:response_end], response_start)), reasoning=reasoning, answer=answer,
         finish=finish, evidence_boxes=example.evidence_boxes, evidence_words=example.evidence_words,
+        turns=example.turns,
     )  # fmt: skip
 
 
-def _find_question(lvlm: Lvlm, example: Example, system: str, prompt: str) -> Span:
-    """Where the question stands in the prompt, told by what the template puts behind it.
-
-    A search for its words would not do: a question can be a word of the template.
-    """
-    mark = "\u27e6question\u27e7"
-    behind = _render(lvlm, len(example.images), mark, system).partition(mark)[2]
-    end = len(prompt) - len(behind)
-    start = end - len(example.question)
-    if prompt[start:end] != example.question or not prompt.endswith(behind):
+def _find_texts(lvlm: Lvlm, example: Example, system: str, prompt: str) -> list[Span]:
+    """Where the texts of the conversation stand in the prompt."""
+    turns = conversation(example)
+    found = locate(prompt, _render(lvlm, marked(turns), system), texts_of(turns), placeholder(lvlm.processor))
+    if found is None:
         raise InputError("the model's chat template changes the question, so its words cannot be found in the prompt")
-    return start, end
+    return found
 
 
 def _patches(lvlm: Lvlm, example: Example, inputs: dict[str, Any], positions: list[int]) -> tuple[Patch, ...]:
     sizes = [image.size for image in example.images]
     pictures = lvlm.family.cells(inputs, lvlm.processor, lvlm.model.config, sizes)
-    cells = [(index, *cell) for index, picture in enumerate(pictures) for cell in picture]
+    cells = [(index, cell) for index, picture in enumerate(pictures) for cell in picture]
     if len(cells) != len(positions):
         raise ModelError(
             f"the processor made {len(positions)} image tokens where {lvlm.family.name} should have {len(cells)}; "
             "its family file does not fit this version of transformers"
         )
     return tuple(
-        Patch(position, index, row, column, box, view)
-        for position, (index, view, row, column, box) in zip(positions, cells, strict=True)
+        Patch(position, index, cell[1], cell[2], cell[3], cell[0])
+        for position, (index, cell) in zip(positions, cells, strict=True)
+        if cell is not None  # the end of a row, say, shows nothing: it is part of the template
     )
 
 

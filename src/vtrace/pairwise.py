@@ -28,17 +28,18 @@ class PairwiseMatrix:
 
     def add(
         self, query: Tensor, key: Tensor, value: Tensor, update: Tensor, projection: Tensor, scaling: float,
-        mask: Tensor | None = None,
+        mask: Tensor | None = None, gain: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Fold one layer in: query H,T,d_h; key and value G,T,d_h; update Δ T,d; projection d,H·d_h.
 
-        `mask` is T,T, boolean or additive; without one, attention is causal.
+        `mask` is T,T, boolean or additive; without one, attention is causal. `gain` T multiplies what a
+        receiver is written, where a norm stands between projection and residual.
         """
         update = update.float()
         direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
         centred = centre(value.float(), self.groups)
-        for rows, edges in edge_rows(query, key, centred, direction, projection, scaling, mask):
-            self._rows[rows, : edges.shape[1]] += edges
+        for rows, edges in edge_rows(query, key, centred, direction, projection, scaling, mask, gain):
+            self._rows[rows, : edges.shape[1]] += edges.to(self._rows.device)
         self.layers += 1
 
     def finish(self) -> Tensor:
@@ -48,10 +49,11 @@ class PairwiseMatrix:
 
 def edge_rows(
     query: Tensor, key: Tensor, value: Tensor, direction: Tensor, projection: Tensor, scaling: float,
-    mask: Tensor | None = None,
+    mask: Tensor | None = None, gain: Tensor | None = None,
 ) -> Iterator[tuple[Rows, Tensor]]:  # fmt: skip
     """Blocks of receivers and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see: r,seen; valid until the next."""
     heads, length, size = query.shape
+    direction = direction if gain is None else direction * gain[:, None]
     reading = (direction @ projection.float()).view(length, heads, size).transpose(0, 1)  # O_h û_j: H,T,d_h
     value_t, scratch = value.mT, Scratch()
     for rows, weights in attention_rows(query, key, scaling, mask):
@@ -65,6 +67,6 @@ def edge_rows(
 def centre(value: Tensor, groups: list[Tensor]) -> Tensor:
     """Subtract from each position the mean over its group (Eq. 3); positions in no group keep theirs."""
     value = value.clone() if groups else value
-    for group in groups:
+    for group in (g.to(value.device) for g in groups):  # layers of a large model live on several devices
         value[:, group] -= value[:, group].mean(dim=1, keepdim=True)
     return value

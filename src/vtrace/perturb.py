@@ -45,8 +45,11 @@ class Perturbation:
         self._image = trace.positions("image")
         self._arguments = lvlm.seam.encode(self._clean)
         self._features: OrderedDict[frozenset[int], list[Tensor]] = OrderedDict()
-        pixels = self._clean["pixel_values"], trace_inputs(lvlm, blurred(trace, radius))["pixel_values"]
         self._embedded: dict[Any, Callable[[Tensor], Tensor]] = {}
+        if not self._image:  # text alone: every state has the features of no picture
+            self._features[frozenset()] = [self._arguments["inputs_embeds"][0, :0]]
+            return
+        pixels = self._clean["pixel_values"], trace_inputs(lvlm, blurred(trace, radius))["pixel_values"]
         if lvlm.family.patch_embed:  # patches are embedded one by one: once for all states, and mixed behind that
             embed = lvlm.family.patch_embed(lvlm.model)
             with torch.no_grad():
@@ -82,7 +85,7 @@ class Perturbation:
         """Decoder arguments of a batch whose pictures are encoded."""
         seam, image = self.lvlm.seam, frozenset(self._image)
         shown = [self._features[image.intersection(state)] for state in states]
-        batch = seam.family.repeat(self._arguments, len(states))
+        batch = seam.repeat(self._arguments, len(states))
         embeds = batch["inputs_embeds"].clone()
         for row, features in enumerate(shown):
             embeds[row, self._image] = features[0]
@@ -99,7 +102,9 @@ class Perturbation:
             for name, value in self._clean.items()
         }
         masks = [torch.tensor([p in part for p in self._image]) for part in parts]
-        inputs["pixel_values"] = torch.cat([family.mix_pixels(*self._pixels, mask, config) for mask in masks])
+        clean, other = self._pixels
+        chosen = [family.pixel_mask(self._clean, mask.to(clean.device), config) for mask in masks]
+        inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen])
         embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
         rows = [extra.view(count, len(self._image), -1) for extra in extras]
         return {part: [embeds[k, self._image], *(r[k] for r in rows)] for k, part in enumerate(parts)}

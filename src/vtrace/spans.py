@@ -82,11 +82,12 @@ def word_pieces(text: str, offsets: Sequence[Span], words: Sequence[Word]) -> It
         if word.text.startswith("<|"):
             continue
         low, high = offsets[word.start][0], offsets[word.stop - 1][1]
+        gap = "\n" if end is not None and low > end else ""  # another turn, or a picture, in between
         piece = text[low if end is None else max(low, end) : high]
         end = high
         visible = piece.strip()
         lead = len(piece) - len(piece.lstrip())
-        yield word, piece[:lead], visible, piece[lead + len(visible) :]
+        yield word, gap + piece[:lead], visible, piece[lead + len(visible) :]
 
 
 def split_sentences(text: str, start: int) -> list[Span]:

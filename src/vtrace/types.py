@@ -21,6 +21,14 @@ class Gold:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """One message of a conversation: its texts, and None where its next picture stands."""
+
+    role: str  # user or assistant
+    parts: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
 class Example:
     """What goes in: pictures and a question, and the evidence where it is known by construction.
 
@@ -36,6 +44,7 @@ class Example:
     evidence_words: tuple[Span, ...] = ()
     gold: Gold | None = None  # None: `answer`, word for word
     response: str | None = None  # what the model said to it elsewhere, if that is known
+    turns: tuple[Turn, ...] = ()  # the whole conversation, where it is more than pictures and then the question
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,8 @@ class Trace:
     """One response, generated once and frozen, with the meaning of every position.
 
     The sequence is prompt + response; `kinds` says for each position whether it is image, question,
-    template or response, four disjoint sets that cover it. `offsets` are characters of `text`.
+    template or response, four disjoint sets that cover it. Texts of earlier turns count as question: they are
+    what the answer can rely on. `offsets` are characters of `text`.
     """
 
     model: str
@@ -86,6 +96,7 @@ class Trace:
     finish: str  # "stop", "length" (cut off at the token budget) or "supplied"
     evidence_boxes: tuple[Box, ...] = ()
     evidence_words: tuple[Span, ...] = ()  # characters of the question
+    turns: tuple[Turn, ...] = ()  # the whole conversation, where it is more than pictures and then the question
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -33,3 +33,46 @@ def cached_states(model, decoder, arguments):
         weight = layer.self_attn.o_proj.weight.detach()
         Wo.append([weight[:, h * size : (h + 1) * size].T for h in range(heads)])
     return V, [a[0] for a in attentions], x_attn, x_pre, Wo
+
+
+@torch.no_grad()
+def literal_states(lvlm, encode):
+    """The same for any family: arguments are encoded for eager attention, and what a norm behind the projection does
+    to each write is in the writes: V keeps the values, and Wo becomes the writes' own projection per receiver."""
+    decoder, name = lvlm.seam.decoder, lvlm.seam.family.branch_norm
+    config = decoder.config
+    outs, values, x_pre, handles = [], [], [], []
+    for layer in decoder.layers:
+        attention = layer.self_attn
+        handles += [
+            layer.input_layernorm.register_forward_pre_hook(lambda m, a: x_pre.append(a[0][0].clone())),
+            attention.v_proj.register_forward_hook(lambda m, a, out: values.append(out[0].clone())),
+            attention.o_proj.register_forward_hook(lambda m, a, out: outs.append(out[0].clone())),
+        ]
+    before = config._attn_implementation
+    config._attn_implementation = "eager"
+    try:
+        attentions = [a[0] for a in decoder(**encode(), output_attentions=True).attentions]
+    finally:
+        config._attn_implementation = before
+        for handle in handles:
+            handle.remove()
+    heads = config.num_attention_heads
+    V, weights, x_attn, Wo = [], [], [], []
+    for layer, a, value, out, pre in zip(decoder.layers, attentions, values, outs, x_pre, strict=True):
+        o_proj, norm = layer.self_attn.o_proj, getattr(layer, name, None) if name else None
+        size = o_proj.in_features // heads
+        weight = o_proj.weight.detach()
+        if norm is not None:  # y = x · w / rms(x): a diagonal matrix, and a number for each receiver
+            scale = torch.stack([1 / (row.pow(2).mean() + _epsilon(norm)).sqrt() for row in out])
+            diagonal = torch.diag(norm(torch.ones(1, len(weight)))[0] * (1 + _epsilon(norm)) ** 0.5)
+            weight, a, out = diagonal @ weight, a * scale[None, :, None], norm(out)
+        V.append(value.view(len(value), -1, size).repeat_interleave(heads * size // value.shape[1], dim=1))
+        weights.append(a)
+        x_attn.append(pre + out)
+        Wo.append([weight[:, h * size : (h + 1) * size].T for h in range(heads)])
+    return V, weights, x_attn, x_pre, Wo
+
+
+def _epsilon(norm):
+    return getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))

@@ -13,7 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import ModelError, VTraceError
-from . import benchmarks, compare, doctor, evaluate, explain, serve
+from . import benchmarks, compare, doctor, evaluate, explain, models, serve
 
 INTERRUPTED = 130
 
@@ -32,6 +32,7 @@ app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=evaluate.TABLE_EXAMPLES)(evaluate.table)
 app.command(epilog=evaluate.STUDY_EXAMPLES)(evaluate.study)
 app.command(epilog=serve.EXAMPLES)(serve.serve)
+app.command(epilog="Example:  vtrace models --json | jq '.families[].name'")(models.models)
 app.command(epilog="Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000")(doctor.doctor)
 
 

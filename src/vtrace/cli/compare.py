@@ -12,6 +12,7 @@ import typer
 from .options import (
     AnyModel,
     BudgetOption,
+    ChatOption,
     DeviceOption,
     DtypeOption,
     ExampleOption,
@@ -50,6 +51,7 @@ def compare(
     example: ExampleOption = "",
     response: ResponseOption = "",
     trace: TraceOption = None,
+    chat: ChatOption = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="METHOD.OPTION=VALUE", help="Change an option; repeatable.")
     ] = None,
@@ -64,7 +66,7 @@ def compare(
     quiet: QuietOption = False,
 ) -> None:
     """Compare methods on one answer: what each finds, what it costs, how far they agree."""
-    check_sources(images_and_question, example, trace, response)
+    check_sources(images_and_question, example, trace, chat, response, model)
     for place in (html, png, Path(json) if json not in ("", "-") else None):
         check_writable(place)
     with progress(quiet) as say:
@@ -76,7 +78,9 @@ def compare(
 
         names = parse_names(methods)
         options = parse_settings(set_ or [])
-        lvlm, frozen = freeze(say, images_and_question, example, trace, response, model, max_new_tokens, dtype, device)
+        lvlm, frozen = freeze(
+            say, images_and_question, example, trace, chat, response, model, max_new_tokens, dtype, device
+        )
         comparison = run(
             lvlm, frozen, names, target, calibrated=calibrated, options=options,
             say=lambda name, done, total: say(f"{name} {done}/{total}" if total else name),

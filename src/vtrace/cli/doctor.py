@@ -8,18 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ModelError
-from .options import Model
+from .options import DtypeOption, Model
 
 
 def doctor(
     model: Model = "pinhole",
     tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for.")] = 1024,
+    dtype: DtypeOption = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Versions, device, the model's family and support, and what a run will need. Loads no weights."""
     from ..doctor import examine
 
-    facts = examine(model, tokens)
+    facts = examine(model, tokens, dtype)
     if json:
         print(jsonlib.dumps(facts, indent=1))
     else:
@@ -37,7 +38,7 @@ def _print_facts(facts: dict[str, Any], tokens: int) -> None:
     rows = {
         "Python": facts["python"],
         "packages": packages,
-        "device": f"{facts['device']}; numbers in {facts['dtype']} precision",
+        "device": facts["device"],
         "model": f"{facts['model']}: {facts['status']}",
     }
     if facts["supported"]:
@@ -45,10 +46,12 @@ def _print_facts(facts: dict[str, Any], tokens: int) -> None:
         fit = "fit" if facts["fits_context"] else "do NOT fit"
         rows |= {
             "decoder": f"{facts['family']}, {facts['layers']} layers, {heads[0]} heads on {heads[1]} key/value heads, "
-            f"{plan['parameters'] / 1e6:,.1f} M parameters",
+            f"{plan['decoder_parameters'] / 1e6:,.1f} M of {plan['parameters'] / 1e6:,.1f} M parameters",
             "sequence": f"{tokens:,} tokens {fit} into the context of {facts['context']:,}",
-            "memory": f"{_bytes(plan['weights_bytes'])} of decoder weights, {_bytes(plan['working_bytes'])} to work, "
-            f"{_bytes(plan['matrix_bytes'])} for the pairwise matrix",
+            "memory": f"about {_bytes(plan['total_bytes'])}: "
+            f"{_bytes(plan['weights_bytes'])} of {facts['dtype']} weights, "
+            f"then {_bytes(plan['cache_bytes'])} of keys and values while the model answers, "
+            f"then {_bytes(plan['working_bytes'])} to work and {_bytes(plan['matrix_bytes'])} for the pairwise matrix",
             "passes": plan["passes"],
         }
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

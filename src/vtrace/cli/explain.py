@@ -12,6 +12,7 @@ import typer
 from .options import (
     AnyModel,
     BudgetOption,
+    ChatOption,
     DeviceOption,
     DtypeOption,
     ExampleOption,
@@ -32,6 +33,9 @@ Examples:\n
   vtrace explain photo.jpg "What is on the table?" --target answer\n
   vtrace explain photo.jpg "Is it new?" --html report.html --png figure.png\n
   vtrace explain photo.jpg "Is it new?" --response "Final answer: yes"\n
+  vtrace explain before.jpg after.jpg "What has changed?"\n
+  vtrace explain --chat talk.json --target answer\n
+  vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
   vtrace explain --trace saved.json --target "sentence 2"\n
   vtrace explain --json - | jq .top
 """
@@ -44,6 +48,7 @@ def explain(
     example: ExampleOption = "",
     response: ResponseOption = "",
     trace: TraceOption = None,
+    chat: ChatOption = None,
     save_trace: Annotated[Path | None, typer.Option(help="Save the frozen trace (.json).")] = None,
     json: Annotated[str, typer.Option(help="Write JSON here; '-' prints the scores without pictures and matrix.")] = "",
     html: Annotated[Path | None, typer.Option(help="Write the viewer: one self-contained page.")] = None,
@@ -62,7 +67,7 @@ def explain(
     quiet: QuietOption = False,
 ) -> None:
     """Explain one answer: which image patches and words did it rely on?"""
-    check_sources(images_and_question, example, trace, response)
+    check_sources(images_and_question, example, trace, chat, response, model)
     for place in (html, png, save_trace, Path(json) if json not in ("", "-") else None):
         check_writable(place)
     with progress(quiet) as say:
@@ -76,7 +81,9 @@ def explain(
             calibrate_on=calibrate_on,
             receivers=receivers,
         )  # fmt: skip
-        lvlm, frozen = freeze(say, images_and_question, example, trace, response, model, max_new_tokens, dtype, device)
+        lvlm, frozen = freeze(
+            say, images_and_question, example, trace, chat, response, model, max_new_tokens, dtype, device
+        )
         say(f"Tracing {len(frozen)} tokens: 1 captured pass" + (" and 3 padded ones" if calibrate else ""))
         attribution = attribute(lvlm, frozen, target, **vars(options))
         written = [save_json(frozen, save_trace)] if save_trace else []

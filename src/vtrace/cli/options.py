@@ -13,9 +13,9 @@ import typer
 
 from ..errors import InputError
 
-Model = Annotated[str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole'.")]
+Model = Annotated[str, typer.Option("--model", "-m", help="Hub id (also id@revision), folder, or embedded 'pinhole'.")]
 AnyModel = Annotated[
-    str, typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole' (the default).")
+    str, typer.Option("--model", "-m", help="Hub id (also id@revision), folder, or embedded 'pinhole' (the default).")
 ]
 Question = Annotated[list[str] | None, typer.Argument(metavar="[IMAGE… QUESTION]", show_default=False)]
 TargetOption = Annotated[
@@ -29,40 +29,57 @@ TargetOption = Annotated[
 ExampleOption = Annotated[str, typer.Option("--example", help="Which embedded example to explain, such as test-7.")]
 ResponseOption = Annotated[str, typer.Option("--response", help="Explain this text instead of generating one.")]
 TraceOption = Annotated[Path | None, typer.Option("--trace", help="Explain a saved trace.")]
+ChatOption = Annotated[
+    Path | None,
+    typer.Option("--chat", help="Explain the end of a conversation: chat messages in JSON, pictures as file names."),
+]
 BudgetOption = Annotated[int, typer.Option("--max-new-tokens", min=1, help="Token budget of the response.")]
-DtypeOption = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, …; default: by device.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, …; default: a GPU if there is one.")]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", help="float32, bfloat16, float16, int8 or int4; default: by device.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto for all GPUs; default: a GPU.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
-def check_sources(images_and_question: list[str] | None, example: str, trace: Path | None, response: str) -> None:
-    sources = {"pictures": images_and_question, "--example": example, "--trace": trace}
+def check_sources(
+    images_and_question: list[str] | None,
+    example: str,
+    trace: Path | None,
+    chat: Path | None,
+    response: str,
+    model: str,
+) -> None:
+    sources = {"pictures": images_and_question, "--example": example, "--trace": trace, "--chat": chat}
     if len(given := [name for name, value in sources.items() if value]) > 1:
         raise InputError(f"{given[0]} and {given[1]} exclude each other; give one of them")
     if trace and response:
         raise InputError("--trace has a response already; leave out --response")
-    if images_and_question and len(images_and_question) < 2:
+    if images_and_question and len(images_and_question) < 2 and model in ("", "pinhole", "pinhole-internvl"):
         raise InputError("give at least one picture and a question: IMAGE… QUESTION")
 
 
 def freeze(
-    say: Any, images_and_question: list[str] | None, example: str, trace: Path | None, response: str, model: str,
-    max_new_tokens: int, dtype: str, device: str,
+    say: Any, images_and_question: list[str] | None, example: str, trace: Path | None, chat: Path | None,
+    response: str, model: str, max_new_tokens: int, dtype: str, device: str,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The model, and the frozen trace: read from a file, or asked for now."""
     from ..examples import SHOWN
     from ..examples import example as embedded
     from ..files import read
-    from ..generate import as_example
+    from ..generate import as_example, from_chat
     from ..generate import trace as ask
     from ..lvlm import load
     from ..types import Trace
 
     frozen = None
+    more: dict[str, Any] = {"response": response or None}
     if trace is not None:
         loaded = read(trace)
         frozen = loaded if isinstance(loaded, Trace) else loaded.trace
         model = model or frozen.model
+    elif chat is not None:
+        asked, system, said = from_chat(read_chat(chat), chat.parent)
+        more = {"response": response or said} | ({} if system is None else {"system": system})
     elif images_and_question:
         asked = as_example(images_and_question[:-1], images_and_question[-1])
     else:
@@ -72,8 +89,22 @@ def freeze(
     lvlm = load(model, dtype=dtype or None, device=device or None)
     if frozen is None:
         say("Asking the model")
-        frozen = ask(lvlm, asked, response=response or None, max_new_tokens=max_new_tokens)
+        frozen = ask(lvlm, asked, max_new_tokens=max_new_tokens, **more)
     return lvlm, frozen
+
+
+def read_chat(path: Path) -> list[Any]:
+    """Messages of a conversation, from a JSON file that is a list of them or has one under "messages"."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not a conversation in JSON: {str(error).splitlines()[0]}") from error
+    found = found.get("messages") if isinstance(found, dict) else found
+    if not isinstance(found, list) or not found:
+        raise InputError(f"{path} holds no list of messages; see: vtrace explain --help")
+    return found
 
 
 def parse_settings(settings: list[str]) -> dict[str, dict[str, Any]]:

@@ -1,48 +1,81 @@
-"""Processors: the hub's own where it loads, and image-only ones where torchvision is missing.
+"""Processors: the hub's own where it loads, image-only ones where torchvision is missing, and one for text alone.
 
-The processors of Qwen3-VL and InternVL insist on a video processor, which insists on torchvision. Pictures need
-neither, so without torchvision the same class is built from its image processor and tokenizer alone.
+Many processors insist on a video processor, which insists on torchvision. Pictures need neither, so without
+torchvision the same class is built from its image processor and tokenizer alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import transformers
 from transformers import (
-    AutoConfig,
     AutoProcessor,
-    GotOcr2ImageProcessorPil,
+    AutoTokenizer,
+    BatchEncoding,
     InternVLProcessor,
-    Qwen2VLImageProcessorPil,
+    ProcessorMixin,
     Qwen3VLProcessor,
 )
 from transformers.utils import is_torchvision_available
 
-
-class ImageOnlyProcessor(Qwen3VLProcessor):
-    """A Qwen3-VL processor without a video processor; `get_attributes` reads this very signature."""
-
-    def __init__(self, image_processor=None, tokenizer=None, chat_template=None, **kwargs):
-        super().__init__(image_processor, tokenizer, None, chat_template=chat_template, **kwargs)
-
-
-class ImageOnlyInternVLProcessor(InternVLProcessor):
-    """The same for InternVL."""
-
-    def __init__(self, image_processor=None, tokenizer=None, image_seq_length=256, chat_template=None, **kwargs):
-        super().__init__(image_processor, tokenizer, None, image_seq_length, chat_template=chat_template, **kwargs)
-
-
-IMAGE_ONLY: dict[str, tuple[Any, Any]] = {
-    "qwen3_vl": (ImageOnlyProcessor, Qwen2VLImageProcessorPil),
-    "internvl": (ImageOnlyInternVLProcessor, GotOcr2ImageProcessorPil),
+WITH_VIDEO = {  # processor and image processor by model type
+    "qwen2_vl": ("Qwen2VLProcessor", "Qwen2VLImageProcessorPil"),
+    "qwen2_5_vl": ("Qwen2_5_VLProcessor", "Qwen2VLImageProcessorPil"),
+    "qwen3_vl": ("Qwen3VLProcessor", "Qwen2VLImageProcessorPil"),
+    "qwen3_vl_moe": ("Qwen3VLProcessor", "Qwen2VLImageProcessorPil"),
+    "glm4v": ("Glm4vProcessor", "Glm4vImageProcessorPil"),
+    "glm4v_moe": ("Glm4vProcessor", "Glm4vImageProcessorPil"),
+    "internvl": ("InternVLProcessor", "GotOcr2ImageProcessorPil"),
+    "llava_onevision": ("LlavaOnevisionProcessor", "LlavaOnevisionImageProcessorPil"),
+    "smolvlm": ("SmolVLMProcessor", "SmolVLMImageProcessorPil"),
 }
 
 
-def load_processor(name: str) -> Any:
-    """The processor of a checkpoint; without torchvision, the image-only one where there is one."""
-    kind = AutoConfig.from_pretrained(name).model_type
-    if is_torchvision_available() or kind not in IMAGE_ONLY:
-        return AutoProcessor.from_pretrained(name)
-    processor, images = IMAGE_ONLY[kind]
-    return processor.from_pretrained(name, image_processor=images.from_pretrained(name))
+@cache
+def image_only(whole: Any) -> Any:
+    """The same processor class without a video processor among its parts."""
+    parts = [part for part in whole.get_attributes() if part != "video_processor"]
+    return type(f"ImageOnly{whole.__name__}", (whole,), {"get_attributes": classmethod(lambda cls: parts)})
+
+
+ImageOnlyProcessor = image_only(Qwen3VLProcessor)
+ImageOnlyInternVLProcessor = image_only(InternVLProcessor)
+
+
+@dataclass(frozen=True)
+class TextProcessor:
+    """A tokenizer that is called like a processor."""
+
+    tokenizer: Any
+
+    def __call__(self, text: list[str], images: Any = None, **options: Any) -> BatchEncoding:
+        return self.tokenizer(text, add_special_tokens=False, **options)  # the template has written them
+
+
+def load_processor(name: str, kind: str, **where: Any) -> Any:
+    """The processor of a checkpoint of this model type; `where` is a revision, say."""
+    if is_torchvision_available() or kind not in WITH_VIDEO:
+        return AutoProcessor.from_pretrained(name, **where)
+    processor, images = (getattr(transformers, part) for part in WITH_VIDEO[kind])
+    parts = {"image_processor": images.from_pretrained(name, **where), "video_processor": None}
+    return image_only(processor).from_pretrained(name, **parts, **where)
+
+
+def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:
+    return TextProcessor(AutoTokenizer.from_pretrained(name, **where))
+
+
+def placeholder(processor: Any) -> str:
+    """What stands for a picture in a rendered conversation; empty for text alone."""
+    return getattr(processor, "boi_token", None) or getattr(processor, "image_token", "")
+
+
+def render(processor: Any, messages: list[dict[str, Any]]) -> str:
+    """A conversation as text, by the model's own chat template, up to where the model answers."""
+    if isinstance(processor, TextProcessor):
+        return processor.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    # The plain method: some classes ask their video processor first.
+    return ProcessorMixin.apply_chat_template(processor, messages, add_generation_prompt=True, tokenize=False)

@@ -1,4 +1,4 @@
-"""Qwen3-VL: 2 x 2 merged patches row-major over the resized picture, M-RoPE, DeepStack."""
+"""Qwen2-VL to Qwen3-VL and GLM-V: merged patches row-major over the resized picture, positions with several axes."""
 
 from __future__ import annotations
 
@@ -10,58 +10,58 @@ from torch import Tensor
 from .family import Arguments, Cell, Family, Size, grid
 
 
-def _decoder(model: Any) -> Any:
-    return model.model.language_model
-
-
-def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell]]:
+def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
     merge = config.vision_config.spatial_merge_size
     grids = inputs["image_grid_thw"].tolist()
-    return [grid(h // merge, w // merge, size) for (_, h, w), size in zip(grids, sizes, strict=True)]
+    return [[*grid(h // merge, w // merge, size)] for (_, h, w), size in zip(grids, sizes, strict=True)]
 
 
-def _repeat(arguments: Arguments, copies: int) -> Arguments:
-    """Batch axis by argument: second for M-RoPE positions, flattened with the tokens for DeepStack rows."""
-    out = dict(arguments)
-    for name in ("inputs_embeds", "attention_mask", "visual_pos_masks"):
-        if isinstance(tensor := arguments.get(name), Tensor):
-            out[name] = tensor.expand(copies, *tensor.shape[1:])
-    if isinstance(positions := arguments.get("position_ids"), Tensor):
-        out["position_ids"] = positions.expand(positions.shape[0], copies, -1)
-    if arguments.get("deepstack_visual_embeds") is not None:
-        out["deepstack_visual_embeds"] = [rows.repeat(copies, 1) for rows in arguments["deepstack_visual_embeds"]]
-    return out
+def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
+    """Patches stand in the order of tokens, merge² in a row for each."""
+    return chosen.repeat_interleave(config.vision_config.spatial_merge_size**2)[:, None]
 
 
-def _extras(arguments: Arguments) -> list[Tensor]:
+def _deepstack(arguments: Arguments) -> list[Tensor]:
     """DeepStack adds vision features to early layers, whatever the embedding is."""
     return list(arguments.get("deepstack_visual_embeds") or [])
 
 
-def _with_extras(arguments: Arguments, rows: list[Tensor]) -> Arguments:
+def _with_deepstack(arguments: Arguments, rows: list[Tensor]) -> Arguments:
     return {**arguments, "deepstack_visual_embeds": rows} if rows else arguments
 
 
-def _extra_rows(arguments: Arguments, masked: Tensor) -> Tensor:
+def _deepstack_rows(arguments: Arguments, masked: Tensor) -> Tensor:
     return masked[arguments["visual_pos_masks"]]
-
-
-def _mix_pixels(pixels: Tensor, others: Tensor, chosen: Tensor, config: Any) -> Tensor:
-    """Patches stand in the order of tokens, merge² in a row for each."""
-    rows = chosen.to(pixels.device).repeat_interleave(config.vision_config.spatial_merge_size**2)
-    return pixels.where(~rows[:, None], others)
 
 
 QWEN3_VL = Family(
     name="Qwen3-VL",
-    model_types=("qwen3_vl",),
-    status="supported: measured on the embedded Pinhole; larger checkpoints load through the same code",
-    decoder=_decoder,
+    model_types=("qwen3_vl", "qwen3_vl_moe"),
+    status="dense: measured on the embedded Pinhole; MoE: proved on small random models",
+    decoder=lambda model: model.model.language_model,
     cells=_cells,
-    mix_pixels=_mix_pixels,
-    repeat=_repeat,
-    extras=_extras,
-    with_extras=_with_extras,
-    extra_rows=_extra_rows,
+    pixel_mask=_pixel_mask,
+    extras=_deepstack,
+    with_extras=_with_deepstack,
+    extra_rows=_deepstack_rows,
+    patch_embed=lambda model: model.model.visual.patch_embed,
+)
+QWEN2_VL = Family(
+    name="Qwen2-VL and 2.5-VL",
+    model_types=("qwen2_vl", "qwen2_5_vl"),
+    status="proved on small random models",
+    decoder=lambda model: model.model.language_model,
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+    patch_embed=lambda model: model.model.visual.patch_embed,
+)
+GLM_V = Family(
+    name="GLM-4.1V and 4.5V",
+    model_types=("glm4v", "glm4v_moe"),
+    status="proved on small random models",
+    decoder=lambda model: model.model.language_model,
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+    branch_norm="post_self_attn_layernorm",
     patch_embed=lambda model: model.model.visual.patch_embed,
 )

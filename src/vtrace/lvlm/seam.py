@@ -20,7 +20,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ..errors import ModelError
-from .family import Arguments, Family
+from .family import Arguments, Family, repeat_rows
 
 BATCH_TOKENS = 1024  # decode together as many sequences as fit; beyond that one at a time
 
@@ -33,11 +33,12 @@ class Layer:
     query: Tensor  # H,T,d_h
     key: Tensor  # G,T,d_h
     value: Tensor  # G,T,d_h
-    update: Tensor  # T,d: the attention block's output, added to the residual stream
-    projection: Tensor  # d,H·d_h: weight of the output projection
+    update: Tensor  # T,d: what the attention block adds to the residual stream
+    projection: Tensor  # d,H·d_h: weight of the output projection, and of a norm behind it
     scaling: float
     mask: Tensor | None  # T,T; None for causal
     residual: Tensor  # T,d: the residual stream before the update was added
+    gain: Tensor | None = None  # T: what a norm behind the projection multiplies each receiver with
 
 
 Consumer = Callable[[Layer], None]
@@ -79,6 +80,9 @@ class Seam:
                 raise ModelError("the model never called its text decoder; its family file does not fit this version")
             finally:
                 handle.remove()
+        if arguments.get("inputs_embeds") is None:  # a text model leaves the embedding to its decoder
+            embeds = self.model.get_input_embeddings()(arguments["input_ids"])
+            arguments = {**arguments, "input_ids": None, "inputs_embeds": embeds}
         return {**arguments, "past_key_values": None, "use_cache": False}
 
     @contextmanager
@@ -98,7 +102,12 @@ class Seam:
         Positions stay where they are. What reaches them by other ways than the embedding (DeepStack)
         is erased too; otherwise a padded picture would still be seen.
         """
-        return self.pad_rows(self.family.repeat(arguments, len(positions)), positions)
+        return self.pad_rows(self.repeat(arguments, len(positions)), positions)
+
+    def repeat(self, arguments: Arguments, copies: int) -> Arguments:
+        """A batch of copies of one sequence. Rows of extras follow each other, as positions of the batch do."""
+        rows = [extra.repeat(copies, 1) for extra in self.family.extras(arguments)]
+        return self.family.with_extras(repeat_rows(arguments, copies), rows)
 
     def pad_rows(self, arguments: Arguments, positions: Sequence[Collection[int]]) -> Arguments:
         """The same for a batch that has one row per position set already."""
@@ -169,7 +178,8 @@ class Seam:
         """Logits of a large vocabulary are wide: only on predictors, and a few hundred at a time."""
         head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
-            yield head(rows).float(), wanted
+            logits = head(rows).float()
+            yield logits, wanted.to(logits.device)
 
     def log_probabilities_padded(
         self, arguments: Arguments, ids: Tensor, start: int, positions: Sequence[Sequence[int]]
@@ -188,11 +198,12 @@ class Seam:
         """
         decoder = self.decoder
         config = decoder.config
-        recorder = _Recorder(decoder, consumer)
+        recorder = _Recorder(decoder, consumer, self.family.branch_norm)
         before = config._attn_implementation
         token = _ACTIVE.set(recorder)
         config._attn_implementation = _NAME
-        handles = [p.register_forward_hook(recorder.finish) for p in recorder.projections]
+        handles = [p.register_forward_hook(recorder.project) for p in recorder.projections]
+        handles += [norm.register_forward_hook(recorder.normalise) for norm in recorder.norms if norm is not None]
         handles += [layer.register_forward_pre_hook(recorder.enter, with_kwargs=True) for layer in decoder.layers]
         try:
             yield
@@ -209,10 +220,11 @@ class Seam:
 
 
 class _Recorder:
-    """Pairs the attention call of a layer with the output of its projection."""
+    """Pairs the attention call of a layer with what comes out of its projection, or of a norm behind that."""
 
-    def __init__(self, decoder: Any, consumer: Consumer):
+    def __init__(self, decoder: Any, consumer: Consumer, branch_norm: str):
         self.projections = [layer.self_attn.o_proj for layer in decoder.layers]
+        self.norms = [getattr(layer, branch_norm, None) for layer in decoder.layers]
         self.consumer = consumer
         self.seen = 0
         self._pending: tuple | None = None
@@ -226,29 +238,55 @@ class _Recorder:
             raise ModelError("capture takes one sequence at a time")
         self._pending = (query[0], key[0], value[0], scaling, mask if mask is None else mask[0, 0])
 
-    def finish(self, projection: Any, args: tuple, output: Tensor) -> None:
-        if self._pending is None:
-            return
+    def project(self, projection: Any, args: tuple, output: Tensor) -> None:
+        if self._pending is not None and self.norms[self.seen] is None:
+            self._finish(output[0], _weight(projection, self.seen, output))
+
+    def normalise(self, norm: Any, args: tuple, output: Tensor) -> None:
+        """The norm is linear in each receiver's sum of writes: a weight per feature and a factor per receiver."""
+        if self._pending is not None:
+            weight, gain = linearised(norm, args[0][0])
+            matrix = _weight(self.projections[self.seen], self.seen, output).float()
+            self._finish(output[0], weight[:, None] * matrix, gain)
+
+    def _finish(self, update: Tensor, projection: Tensor, gain: Tensor | None = None) -> None:
+        assert self._pending is not None
         query, key, value, scaling, mask = self._pending
         self._pending = None
-        if not torch.isfinite(output).all():
+        if not torch.isfinite(update).all():
             raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
-        layer = Layer(
-            self.seen, query, key, value, output[0], _weight(projection, self.seen), scaling, mask, self._residual
-        )
+        layer = Layer(self.seen, query, key, value, update, projection, scaling, mask, self._residual, gain)
         self.consumer(layer)
         self.seen += 1
 
 
-def _weight(projection: Any, layer: int) -> Tensor:
-    """Weight of an output projection; packed ones, of quantised layers, cannot be read as a matrix."""
+@torch.no_grad()
+def linearised(norm: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight d and factor T of an RMS norm at x T,d, whatever form its weight is kept in; refused if it is no such."""
+    epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))
+    weight = norm.forward(torch.ones_like(x[:1])).float()[0] * (1 + epsilon) ** 0.5
+    factor = torch.rsqrt(x.float().pow(2).mean(-1) + epsilon)
+    if not torch.allclose(x.float() * factor[:, None] * weight, norm.forward(x).float(), rtol=2e-2, atol=1e-2):
+        raise ModelError(f"{type(norm).__name__} between attention and residual is not an RMS norm; not supported")
+    return weight, factor
+
+
+@torch.no_grad()
+def _weight(projection: Any, layer: int, like: Tensor) -> Tensor:
+    """Weight of an output projection. Packed or offloaded ones are read by projecting the identity."""
     weight = projection.weight
-    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.ndim != 2:
+    plain = isinstance(weight, Tensor) and weight.is_floating_point() and weight.ndim == 2
+    if plain and not weight.is_meta:
+        return weight.detach()
+    try:
+        units = torch.eye(projection.in_features, device=like.device, dtype=like.dtype)
+        return (projection.forward(units) - projection.forward(torch.zeros_like(units[:1]))).T  # without the bias
+    except Exception as error:
         kind = type(projection).__name__
         raise ModelError(
-            f"layer {layer} has a quantised output projection ({kind}); load the model without quantisation"
-        )
-    return weight.detach()
+            f"layer {layer} has an output projection ({kind}) whose weights cannot be read; "
+            "load the model without quantisation"
+        ) from error
 
 
 _NAME = "vtrace_capture"
@@ -261,7 +299,10 @@ def _attention(module, query, key, value, attention_mask, scaling=None, **kwargs
         if kwargs.get(feature) is not None:
             raise ModelError(f"this model uses {words}, which would make the attribution wrong; it is not supported")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    _ACTIVE.get().start(query, key, value, scale, attention_mask)
+    seen = attention_mask
+    if seen is None and not kwargs.get("is_causal", getattr(module, "is_causal", True)):
+        seen = torch.ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+    _ACTIVE.get().start(query, key, value, scale, seen)
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
 
 

@@ -50,7 +50,8 @@ def vtrace(
         gamma=gamma, centring=centring, multihop=multihop, hops=hops, calibrate=calibrate, calibrate_on=calibrate_on,
         receivers=receivers,
     )  # fmt: skip
-    return score(work.trace, target, work.pairwise(centring), work.likelihoods if options.calibrate else None, options)
+    likelihoods = work.likelihoods if options.calibrate and work.trace.patches else None
+    return score(work.trace, target, work.pairwise(centring), likelihoods, options)
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def _as_attribution(
     raw[first:] = 0  # a target relies on what came before it is read
     image, text = trace.positions("image"), trace.positions("question")
     calibration = Calibration("off")
-    if calibrated:
+    if calibrated and image:
         totals = Likelihoods(*map(float, work.likelihoods.sum(axis=1)))
         calibration = calibrate(totals, float(np.abs(raw[image]).sum()), float(np.abs(raw[text]).sum()))
         raw[image] *= calibration.scale

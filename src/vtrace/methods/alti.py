@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..attention import Rows, attention_rows
+from ..attention import Rows
 from ..lvlm.relevance import linear_norm
 from ..lvlm.seam import Layer
 from ..types import Target
 from .choices import Receivers, Sign
-from .ifr import writes_of
+from .ifr import writes_of, written_rows
 from .signs import signed_as
 from .work import Outcome, Work, check_finite, one_hot
 
@@ -59,7 +59,7 @@ def contributions(layer: Layer, reach: int) -> Iterator[tuple[Rows, Tensor]]:
     and the receiver's own part includes its residual."""
     heads, width = len(layer.query), layer.residual.shape[1]
     whole = (layer.residual + layer.update).float()
-    for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, slice(0, reach)):
+    for rows, weights in written_rows(layer, slice(0, reach)):
         assert isinstance(rows, slice)
         count, seen = weights.shape[1:]
         target, size = whole[rows], whole[rows].abs()
@@ -102,7 +102,7 @@ def _written_logits(layer: Layer, where: Tensor, directions: Tensor) -> Tensor:
     reading = (directions @ layer.projection.float()).view(len(where), heads, size)  # n,H,d_h
     groups = torch.arange(heads, device=where.device) * len(layer.value) // heads
     out, done = torch.zeros(length, dtype=torch.float64, device=where.device), 0
-    for _, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, where):
+    for _, weights in written_rows(layer, where):
         count, seen = weights.shape[1:]
         for head in range(heads):
             aligned = reading[done : done + count, head] @ layer.value[groups[head], :seen].float().T

@@ -116,7 +116,7 @@ def _finite(work: Work, target: Target, where: Tensor, direction: Tensor, step: 
 
 def _objective(work: Work, target: Target, embeds: Tensor) -> Tensor:
     """Mean log p of the target, summed over the rows of a batch."""
-    arguments = {**work.seam.family.repeat(work.arguments, len(embeds)), "inputs_embeds": embeds}
+    arguments = {**work.seam.repeat(work.arguments, len(embeds)), "inputs_embeds": embeds}
     where = torch.tensor(target.positions, device=embeds.device)
     logs = work.seam.predict(arguments, where - 1).log_softmax(-1)
     wanted = work.ids.to(embeds.device)[where][None, :, None].expand(len(embeds), -1, 1)

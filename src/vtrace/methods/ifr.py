@@ -6,12 +6,13 @@ distance does not factor over features, so writes are built for a few sources an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ..attention import attention_rows
+from ..attention import Rows, attention_rows
 from ..lvlm.seam import Layer
 from ..types import Target
 from .choices import Receivers
@@ -45,7 +46,7 @@ def row_scores(work: Work, receivers: Tensor, threshold: float = 0.0) -> tuple[T
     kept = []
     for layer in work.layers:
         done, left = 0, 0.0
-        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, receivers):
+        for rows, weights in written_rows(layer, receivers):
             shares, residual = shares_of(layer, weights, layer.residual[rows], layer.update[rows], threshold)
             total[done : done + len(shares), : shares.shape[1]] += check_finite(shares, layer.index)
             done, left = done + len(shares), left + float(residual.sum())
@@ -60,7 +61,7 @@ def span_scores(work: Work, receivers: Tensor, weights: Tensor, threshold: float
     kept = []
     for layer in work.layers:
         done, attention = 0, torch.zeros(len(layer.query), 1, len(work.trace), device=work.device)
-        for _, seen in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, receivers):
+        for _, seen in written_rows(layer, receivers):
             count = seen.shape[1]
             attention[:, 0, : seen.shape[-1]] += torch.einsum("r,hrs->hs", mix[done : done + count], seen)
             done += count
@@ -93,6 +94,12 @@ def shares_of(
     return (near / total[:, None]).double(), (stay / total).double()
 
 
+def written_rows(layer: Layer, rows: Rows | None = None) -> Iterator[tuple[Rows, Tensor]]:
+    """Receivers and what they take of every source's writes: attention, times a norm's factor where there is one."""
+    for block, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, rows):
+        yield block, weights if layer.gain is None else weights.mul_(layer.gain[block, None])
+
+
 def writes_of(layer: Layer, head: int, sources: slice) -> Tensor:
     """What a head would write from each source at full attention: c,d."""
     heads, size = len(layer.query), layer.query.shape[-1]
@@ -105,7 +112,7 @@ def ifr_matrix(work: Work) -> Tensor:
     length = len(work.trace)
     matrix = torch.zeros(length, length, device=work.device)
     for number, layer in enumerate(work.layers, start=1):
-        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+        for rows, weights in written_rows(layer):
             assert isinstance(rows, slice)
             for part in torch.arange(weights.shape[1]).split(FEW):
                 where = torch.arange(rows.start, rows.stop)[part]

@@ -66,7 +66,7 @@ def flows_into_predictors(work: Work, centring: bool = True) -> Tensor:
         value = centre(layer.value.float(), [g for g in groups if len(g)] if centring else [])
         more = torch.zeros_like(flows)
         for rows, edges in edge_rows(
-            layer.query, layer.key, value, direction, layer.projection, layer.scaling, layer.mask
+            layer.query, layer.key, value, direction, layer.projection, layer.scaling, layer.mask, layer.gain
         ):
             assert isinstance(rows, slice)
             edges = edges.tril(rows.start - 1)  # no token writes into itself

@@ -93,7 +93,7 @@ class _Replacer:
     def arguments(self, masked: Tensor, places: Tensor) -> dict:
         """One row per row of `masked` (rows by places); every row draws its own replacements."""
         work, seam, count = self.work, self.work.seam, len(masked)
-        arguments = seam.family.repeat(work.arguments, count)
+        arguments = seam.repeat(work.arguments, count)
         rows = torch.zeros(count, len(work.trace), dtype=torch.bool)
         rows[:, places] = masked
         embeds = self.other[0].repeat(count, 1, 1)

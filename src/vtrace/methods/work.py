@@ -85,7 +85,7 @@ class Work:
             groups = [torch.tensor(self.trace.positions(kind)) for kind in ("image", "question")] if centring else []
             matrix = PairwiseMatrix(len(self.trace), groups, self.device)
             for x in self.layers:
-                matrix.add(x.query, x.key, x.value, x.update, x.projection, x.scaling, x.mask)
+                matrix.add(x.query, x.key, x.value, x.update, x.projection, x.scaling, x.mask, x.gain)
             return matrix.finish()
 
         return self._share("pairwise matrix", ("pairwise", centring), fold)

@@ -22,6 +22,8 @@ def render(attribution: Attribution, count: int = 10) -> RenderableType:
     head = Table.grid(padding=(0, 2, 0, 0))
     head.add_column(style="dim")
     head.add_column()
+    for turn in trace.turns[:-1]:
+        head.add_row(turn.role.capitalize(), Text(" ".join("[picture]" if p is None else p for p in turn.parts)))
     head.add_row("Question", Text(trace.question))
     head.add_row("Response", _shaded(attribution))
     head.add_row("Answer", Text(trace.answer_text or "(no 'Final answer:' line)", "bold"))
@@ -32,6 +34,7 @@ def render(attribution: Attribution, count: int = 10) -> RenderableType:
         _table(attribution, count),
         "",
         _balance(attribution),
+        *_pictures(attribution),
         Text(calibration_words(attribution), "dim"),
     ]
     parts += [Text(f"Note: {note}", "yellow") for note in attribution.warnings]
@@ -80,6 +83,13 @@ def _shaded(attribution: Attribution) -> Text:
         text.append(piece[:blank]).append(piece[blank:], style)
         end = max(end, high)
     return text
+
+
+def _pictures(attribution: Attribution) -> list[RenderableType]:
+    """Which picture, where there are several."""
+    shares = attribution.picture_shares
+    line = " · ".join(f"picture {k} {percent(share)}" for k, share in enumerate(shares, start=1))
+    return [Text(line)] if len(shares) > 1 else []
 
 
 def _balance(attribution: Attribution) -> Text:

@@ -8,7 +8,7 @@ from ..attribution import Attribution
 from ..colours import STOPS, colour, ink
 from ..spans import word_pieces
 from ..viewer.export import data_url
-from .scale import Scale, calibration_words, percent
+from .scale import Scale, calibration_words, panel_title, percent
 
 STYLE = """
 .vt{color-scheme:light dark;--ink:#1f1a24;--faint:#6b6372;--page:#fff;--line:#e5e0e8}
@@ -83,7 +83,7 @@ def picture_figure(attribution: Attribution, panel: tuple[int, int], scale: Scal
             f"<title>row {patch.row + 1}, column {patch.column + 1}: {share}</title></rect>"
         )
     return (
-        f'<figure class="{"thumb" if panel[1] else "full"}"><figcaption>{name}</figcaption>'
+        f'<figure class="{"thumb" if panel[1] else "full"}"><figcaption>{panel_title(attribution, panel)}</figcaption>'
         f'<img alt="{name or "picture"}" src="{data_url(image)}">'
         f'<svg viewBox="0 0 {image.width} {image.height}" preserveAspectRatio="none" role="img" '
         f'aria-label="evidence by patch">{"".join(cells)}</svg></figure>'

@@ -14,7 +14,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from ..attribution import Attribution, Evidence
 from ..colours import STOPS, colour, ink
 from ..types import Trace
-from .scale import Scale, calibration_words, percent
+from .scale import Scale, calibration_words, panel_title, percent
 
 INK, FAINT = "#1f1a24", "#746c7b"
 WIDTH, MARGIN, GAP = 12.0, 0.45, 0.35  # inches
@@ -95,8 +95,8 @@ def picture_axes(axes, attribution: Attribution, panel: tuple[int, int], scale: 
             x, y, x_end, y_end = patch.box
             edge = np.array(colour(max(0.45, scale.strength(patch.position)))) / 255
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), x_end - x, y_end - y, fill=False, lw=1.6, ec=edge))
-    if name := trace.panel_name(*panel):
-        axes.set_title(name, fontsize=8, color=FAINT, loc="left", pad=3)
+    if title := panel_title(attribution, panel):
+        axes.set_title(title, fontsize=8, color=FAINT, loc="left", pad=3)
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
@@ -120,7 +120,8 @@ def layout(attribution: Attribution, width: float, measure, kinds=("question", "
             glued = x > 0 and not before[:1].isspace() and not trace.text[low - 1 : low].isspace()
             size = measure(word.text)
             x += 0 if glued or x == 0 else 0.075
-            broke = kind == "response" and "\n" in trace.text[trace.offsets[word.start - 1][0] : low + 1]
+            ended = kind == "response" and "\n" in trace.text[trace.offsets[word.start - 1][0] : low + 1]
+            broke = ended or trace.kinds[word.start - 1] != kind  # a line, a turn, or a picture in between
             if x > 0 and (x + size > width or broke):
                 lines.append([])
                 x = 0.0

@@ -34,6 +34,14 @@ def percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}" if share >= 0.001 else "<0.1%"
 
 
+def panel_title(attribution: Attribution, panel: tuple[int, int]) -> str:
+    """Name and share of one of several pictures or views; empty for the only one."""
+    name = attribution.trace.panel_name(*panel)
+    if not name and len(attribution.trace.panels) > 1:
+        name = "picture"
+    return f"{name}: {percent(attribution.panel_share(*panel))}" if name else ""
+
+
 def calibration_words(attribution: Attribution) -> str:
     """One sentence on how image and text were put on one scale."""
     c = attribution.calibration

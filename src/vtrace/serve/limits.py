@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from PIL import Image, UnidentifiedImageError
 
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..generate import open_image
-from ..lvlm import first_line
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 THUMBNAIL_SIDE = 320

@@ -8,8 +8,7 @@ import threading
 
 import uvicorn
 
-from ..errors import InputError
-from ..lvlm import first_line
+from ..errors import InputError, first_line
 from .application import create_app
 from .desk import Desk
 from .runs import Runs

@@ -1,0 +1,36 @@
+"""`vtrace models`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from typing import Annotated
+
+import typer
+
+
+def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """The model families: what is supported, how that was seen, and what is refused for which reason."""
+    from ..lvlm import EMBEDDED, FAMILIES, REFUSED
+
+    if json:
+        facts = {
+            "families": [{"name": f.name, "model_types": list(f.model_types), "status": f.status} for f in FAMILIES],
+            "refused": REFUSED,
+            "embedded": list(EMBEDDED),
+        }
+        print(jsonlib.dumps(facts, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    for title, rows in (
+        ("supported", [(f.name, ", ".join(f.model_types), f.status) for f in FAMILIES]),
+        ("refused", [("", kind, why) for kind, why in REFUSED.items()]),
+    ):
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for head in (title, "model type", "status" if title == "supported" else "why"):
+            table.add_column(head)
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table, "")
+    print(f"Embedded: {', '.join(EMBEDDED)}. What a model needs: vtrace doctor --model NAME; more: docs/models.md")

@@ -1,0 +1,47 @@
+"""Idefics3 and SmolVLM: tiles row-major and then the whole picture, pixel shuffle, a plain text decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .family import Cell, Family, Size, by_tile, grid, squares
+
+
+def _side(config: Any) -> int:
+    """Tokens along one side of a tile."""
+    return config.vision_config.image_size // config.vision_config.patch_size // config.scale_factor
+
+
+def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+    """The arrangement of tiles is what the image processor itself says for each size."""
+    side, images = _side(config), processor.image_processor
+    pictures: list[list[Cell | None]] = []
+    for size in sizes:
+        found = images([[_blank(size)]], return_row_col_info=True)
+        rows, columns = found["rows"][0][0], found["cols"][0][0]
+        tiles = by_tile(grid(rows * side, columns * side, size), side) if rows else []
+        pictures.append([*tiles, *grid(side, side, size, view=1 if rows else 0)])
+    return pictures
+
+
+def _blank(size: Size) -> Any:
+    from PIL import Image
+
+    return Image.new("RGB", size)
+
+
+def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
+    return squares(chosen, _side(config), inputs["pixel_values"])[None]
+
+
+IDEFICS3 = Family(
+    name="Idefics3 and SmolVLM",
+    model_types=("idefics3", "smolvlm"),
+    status="proved on small random models",
+    decoder=lambda model: model.model.text_model,
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+)
