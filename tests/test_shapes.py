@@ -100,7 +100,7 @@ def test_evidence_words_are_words_of_the_question(samples):
 def test_evidence_boxes_hold_the_things(samples):
     for s in samples[:100]:
         background = np.asarray(render(Scene(s.scene.rows, s.scene.columns, (), s.scene.background)), dtype=int)
-        painted = np.abs(np.asarray(s.image, dtype=int) - background).sum(-1) > 90
+        painted = np.abs(np.asarray(s.image, dtype=int) - background).sum(-1) > 45  # some stand out less than others
         for left, top, right, bottom in s.evidence_boxes:
             inside = painted[max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)]
             assert inside.mean() > 0.2
