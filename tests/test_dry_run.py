@@ -66,7 +66,7 @@ def day_one(home, tmp_path_factory):
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("HF_HUB_CACHE", None)
     done = subprocess.run(
-        [sys.executable, "-m", "vtrace.cli", *command.split()],
+        [sys.executable, *command.split()],
         cwd=folder,
         env=environment,
         capture_output=True,
