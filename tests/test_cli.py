@@ -98,7 +98,7 @@ BAD = {
     "output is a folder": (["explain", "--png", "."], 2, "is a folder"),
     "missing trace": (["explain", "--trace", "nothing.json"], 2, "there is no file nothing.json"),
     "missing model": (["explain", "--model", "no/such-model-here"], 3, "cannot find the model"),
-    "bad device": (["explain", "--device", "abacus"], 3, "use cpu or cuda"),
+    "bad device": (["explain", "--device", "abacus"], 3, "use cpu, cuda, or auto"),
     "two sources": (["explain", "a.png", "What?", "--example", "test-1"], 2, "exclude each other"),
     "trace and response": (["explain", "--trace", "a.json", "--response", "yes"], 2, "leave out --response"),
     "bad dtype": (["explain", "--dtype", "float99"], 3, "unknown dtype"),

@@ -12,9 +12,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import families
 import vtrace
+from helpers import check_likelihoods
 from oracles import algorithm
 from oracles.states import literal_states
-from vtrace.attribution import capture_pairwise, encode_trace, trace_inputs
+from vtrace.attribution import capture_pairwise, encode_trace
 from vtrace.errors import InputError
 from vtrace.lvlm import TEXT
 from vtrace.perturb import Perturbation
@@ -62,12 +63,7 @@ def test_the_prompt_is_read_in_its_parts(trace):
 
 
 def test_the_seam_gives_the_models_own_likelihoods(lvlm, trace):
-    with torch.no_grad():
-        logits = lvlm.model(**trace_inputs(lvlm, trace), use_cache=False).logits[0].double().log_softmax(-1)
-    start, ids = trace.prompt_length, torch.tensor(trace.ids)
-    expected = logits[start - 1 : -1].gather(1, ids[start:, None])[:, 0]
-    found = lvlm.seam.log_probabilities(encode_trace(lvlm, trace), ids, start)[0]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    check_likelihoods(lvlm, trace)
 
 
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):

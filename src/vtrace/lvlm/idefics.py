@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from PIL import Image
 from torch import Tensor
 
 from .family import Cell, Family, Size, by_tile, grid, squares
@@ -20,17 +21,11 @@ def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[
     side, images = _side(config), processor.image_processor
     pictures: list[list[Cell | None]] = []
     for size in sizes:
-        found = images([[_blank(size)]], return_row_col_info=True)
+        found = images([[Image.new("RGB", size)]], return_row_col_info=True)
         rows, columns = found["rows"][0][0], found["cols"][0][0]
         tiles = by_tile(grid(rows * side, columns * side, size), side) if rows else []
         pictures.append([*tiles, *grid(side, side, size, view=1 if rows else 0)])
     return pictures
-
-
-def _blank(size: Size) -> Any:
-    from PIL import Image
-
-    return Image.new("RGB", size)
 
 
 def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:

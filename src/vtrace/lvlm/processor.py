@@ -70,7 +70,7 @@ def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:
 
 def placeholder(processor: Any) -> str:
     """What stands for a picture in a rendered conversation; empty for text alone."""
-    return str(getattr(processor, "boi_token", None) or getattr(processor, "image_token", None) or "")
+    return getattr(processor, "boi_token", "") or getattr(processor, "image_token", "")
 
 
 def render(processor: Any, messages: list[dict[str, Any]]) -> str:
