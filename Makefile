@@ -27,12 +27,10 @@ browser:
 
 pinhole: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.train --model pinhole
-	$(BIN)/python -m vtrace.pinhole.train --model pinhole-internvl
 	$(MAKE) card
 
 card: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.card --model pinhole
-	$(BIN)/python -m vtrace.pinhole.card --model pinhole-internvl
 
 results: .venv/installed
 	$(BIN)/python docs/results.py

@@ -86,7 +86,7 @@ response, blur in the picture, pad tokens for words). *Better*, *worse* and *los
 interval of the paired difference excludes zero, *level* that it does not. Methods that are not in the first table of a
 model run on the first {others} examples only. Studies run on the dev split.
 
-These are two small models on one synthetic world. What holds here need not hold for large models on photographs, and
+This is a small model on one synthetic world. What holds here need not hold for large models on photographs, and
 what fails here may well work there.
 """
 

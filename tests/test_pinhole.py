@@ -52,16 +52,22 @@ def test_it_is_of_the_class_of_its_big_siblings(pinhole):
     assert hasattr(pinhole.seam.decoder.layers[0].self_attn, "q_norm")
 
 
-def test_the_second_one_is_of_another_family():
+def test_the_second_recipe_is_of_another_family(tmp_path):
+    """Pinhole-InternVL before training: the real classes, tiles and a thumbnail."""
     from transformers import InternVLForConditionalGeneration, InternVLProcessor
 
-    other = vtrace.load("pinhole-internvl")
+    from vtrace.pinhole.build import save
+
+    recipe = RECIPES["pinhole-internvl"]
+    tokenizer = recipe.tokenizer()
+    save(recipe.build(tokenizer), recipe.processor(tokenizer), tmp_path)
+    other = vtrace.load(tmp_path)
     assert type(other.model) is InternVLForConditionalGeneration
     assert isinstance(other.processor, InternVLProcessor)
-    assert other.model.config.downsample_ratio == 0.5
-    told = vtrace.trace(other, vtrace.example())
-    assert told.panels == [(0, 0), (0, 1)]  # tiles, and a thumbnail
-    assert len(told.patches) == len(told.positions("image")) > 48
+    item = sample("dev", 4)
+    told = vtrace.trace(other, item.image, item.question, response=item.response)
+    assert told.panels == [(0, 0), (0, 1)]
+    assert len(told.patches) == 4 * (item.scene.rows * item.scene.columns + 1)
 
 
 def test_it_is_small_enough_to_ship(folder):

@@ -36,6 +36,7 @@ CREATE TABLE left_out (item TEXT PRIMARY KEY, reason TEXT NOT NULL);
 CREATE TABLE lost (file TEXT PRIMARY KEY, reason TEXT NOT NULL);
 """
 TABLES = ("item", "result", "curve", "evidence", "failure", "left_out", "lost")
+OF_ITEM = dict.fromkeys(TABLES, "item") | {"item": "key", "lost": "NULL"}  # the column that names the item
 
 
 Row = dict[str, Any]
@@ -164,7 +165,7 @@ def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = Non
             db.row_factory = sqlite3.Row
             own = read_settings(db, path)
             for table in tables:
-                of_item = f"WHERE {'key' if table == 'item' else 'item'} = :item" if item is not None else ""
+                of_item = f"WHERE {OF_ITEM[table]} = :item" if item is not None else ""
                 rows[table] += map(dict, db.execute(f"SELECT * FROM {table} {of_item}", {"item": item}))
             db.close()
         if settings is not None and own != settings:

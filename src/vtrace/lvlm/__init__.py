@@ -26,7 +26,7 @@ from .seam import Seam
 from .text import TEXT
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
-EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
+EMBEDDED = {"pinhole": _SHIPPED / "checkpoint"}
 FAMILIES = (
     QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PIXTRAL, GLM_V, TEXT,
 )  # fmt: skip
@@ -92,7 +92,7 @@ def load(
 ) -> Lvlm:  # fmt: skip
     """Load a checkpoint. On a GPU it keeps its own dtype; on a CPU the default is float32.
 
-    `name` is a hub id, a folder, or an embedded model ("pinhole", "pinhole-internvl"); a hub id can end in a
+    `name` is a hub id, a folder, or an embedded model ("pinhole"); a hub id can end in a
     revision, as in "Qwen/Qwen3-VL-8B-Instruct@main". `dtype` "int8" and "int4" quantise the weights. `device`
     "auto" spreads them over all GPUs, and a dictionary says where each module goes.
     """

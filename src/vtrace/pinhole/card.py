@@ -84,7 +84,7 @@ Anything that is not a Shapes scene, and any question outside its grammar, gets 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
-    parser.add_argument("--model", choices=list(RECIPES), default="pinhole")
+    parser.add_argument("--model", choices=list(EMBEDDED), default="pinhole")
     parser.add_argument("--per-task", type=int, default=200)
     args = parser.parse_args()
     folder: Path = EMBEDDED[args.model]

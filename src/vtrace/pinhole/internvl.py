@@ -92,6 +92,7 @@ def places(rows: int, columns: int) -> tuple[Tensor, int]:
 
 PINHOLE_INTERNVL = Recipe(
     name="pinhole-internvl",
+    folder="checkpoint_internvl",
     opening="<img>",
     closing="</img>",
     image_token="<IMG_CONTEXT>",

@@ -95,6 +95,7 @@ def tower(model: Any) -> Any:
 
 PINHOLE = Recipe(
     name="pinhole",
+    folder="checkpoint",
     opening="<|vision_start|>",
     closing="<|vision_end|>",
     image_token="<|image_pad|>",

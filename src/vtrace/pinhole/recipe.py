@@ -30,6 +30,7 @@ class Recipe:
     """One embedded model."""
 
     name: str
+    folder: str  # where it is shipped, beside this file
     opening: str  # what stands before and after the image tokens of a picture
     closing: str
     image_token: str

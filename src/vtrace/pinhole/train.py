@@ -26,7 +26,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..benchmarks.shapes.scene import COLOURS, SHAPES, Scene, World
-from ..lvlm import EMBEDDED
 from .accuracy import measure
 from .build import save
 from .internvl import PINHOLE_INTERNVL
@@ -221,7 +220,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the finished model (default: where it is shipped)")
     args = parser.parse_args()
     recipe = RECIPES[args.model]
-    work, out = args.work or Path("build") / recipe.name, args.out or EMBEDDED[recipe.name]
+    work, out = args.work or Path("build") / recipe.name, args.out or Path(__file__).parent / recipe.folder
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
