@@ -74,7 +74,7 @@ def test_shares_of_pictures_sum_to_the_image_share(pinhole, talk):
     assert len(found.picture_shares) == 2
     assert sum(found.picture_shares) == pytest.approx(found.image_share)
     assert found.image_share + found.text_share == pytest.approx(1)
-    page = html.page(found)
+    page = html.fragment(found)
     assert f"picture 2: {percent(found.picture_shares[1])}" in page
     shown = html.shaded_words(found, "question", html.Scale(found))
     assert shown.count("\n") == 3  # turns, and the picture inside the last one
