@@ -75,7 +75,7 @@ def say(what: str) -> Callable[[int, int, str], None]:
 
 def page(args: argparse.Namespace) -> str:
     """The page, every number and every judgement from the runs."""
-    return "\n".join([HEAD.format(seed=0, others=args.others), *(chapter(args, name) for name in args.models)])
+    return "\n".join([HEAD.format(seed=0), *(chapter(args, name) for name in args.models)])
 
 
 HEAD = """# Results on the embedded models
@@ -83,8 +83,7 @@ HEAD = """# Results on the embedded models
 Written by `make results` (`docs/results.py`), seed {seed}; every number and every judgement on this page is computed
 from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole frozen
 response, blur in the picture, pad tokens for words). *Better*, *worse* and *loses* mean that the 95 % bootstrap
-interval of the paired difference excludes zero, *level* that it does not. Methods that are not in the first table of a
-model run on the first {others} examples only. Studies run on the dev split.
+interval of the paired difference excludes zero, *level* that it does not.
 
 This is a small model on one synthetic world. What holds here need not hold for large models on photographs, and
 what fails here may well work there.
@@ -98,10 +97,11 @@ def chapter(args: argparse.Namespace, name: str) -> str:
     correct = [row["correct"] for row in run.rows["item"]]
     title = "Pinhole (Qwen3-VL)" if name == "pinhole" else "Pinhole-InternVL (InternVL)"
     minutes = json.loads((folder / "minutes.json").read_text())
+    unfinished = f"**Unfinished: {args.items} were asked for.** " if len(correct) < args.items else ""
     text = [f"## {title}", ""]
     text += [
         f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly. "
-        f"All runs of this model took {sum(minutes.values()):.0f} minutes.", ""
+        f"{unfinished}All runs of this model took {sum(minutes.values()):.0f} minutes.", ""
     ]  # fmt: skip
     text += ["### In words", "", *(f"- {line}" for line in judgements(table)), ""]
     text += ["### Test split", "", markdown(table, intervals=False), ""]
