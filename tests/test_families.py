@@ -8,7 +8,7 @@ from PIL import Image
 
 import families
 import vtrace
-from helpers import check_likelihoods, maps_of
+from comparing import check_likelihoods, maps_of
 from oracles import algorithm
 from oracles.states import literal_states
 from vtrace.attribution import capture_pairwise, encode_trace, trace_inputs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import close, maps_of, run
+from comparing import close, maps_of, run
 from oracles import methods
 from oracles.states import cached_states
 from vtrace.attention import BLOCK_BYTES, attention_rows

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from helpers import close, run
+from comparing import close, run
 from vtrace.errors import ModelError
 from vtrace.lvlm.gradients import Graph, checkpointed
 from vtrace.lvlm.relevance import relevance_rules

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import vtrace
-from helpers import close, run
+from comparing import close, run
 from vtrace.attribution import encode_trace, trace_inputs
 from vtrace.errors import InputError, ModelError
 from vtrace.lvlm.replacements import by_masked_lm, by_model, by_unigram

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import families
 import vtrace
-from helpers import check_likelihoods
+from comparing import check_likelihoods
 from oracles import algorithm
 from oracles.states import literal_states
 from vtrace.attribution import capture_pairwise, encode_trace

@@ -29,13 +29,17 @@ ATTRIBUTION_SCHEMA = "vtrace.attribution/1"
 def read(path: str | Path) -> Trace | Attribution:
     """Load what was saved as JSON."""
     path = Path(path)
+    return from_document(read_json(path, "a VTrace file"), str(path))
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The contents of a JSON file; `what` it should have been is part of the error."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not a VTrace file: {error}") from error
-    return from_document(document, str(path))
+        raise InputError(f"{path} is not {what}: {first_line(error)}") from error
 
 
 def from_document(document: Any, name: str = "the document") -> Trace | Attribution:

@@ -95,12 +95,9 @@ def freeze(
 
 def read_chat(path: Path) -> list[Any]:
     """Messages of a conversation, from a JSON file that is a list of them or has one under "messages"."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not a conversation in JSON: {str(error).splitlines()[0]}") from error
+    from ..files import read_json  # not at the top: it loads PyTorch, and help is instant
+
+    found = read_json(path, "a conversation in JSON")
     found = found.get("messages") if isinstance(found, dict) else found
     if not isinstance(found, list) or not found:
         raise InputError(f"{path} holds no list of messages; see: vtrace explain --help")

@@ -181,7 +181,7 @@ def run_method(name: str, work: Work, target: Target, calibrated: bool = False, 
         outcome = method.run(work, target, **options)
     except VTraceError as error:
         raise type(error)(f"{name}: {error}") from error
-    except (RuntimeError, NotImplementedError) as error:
+    except RuntimeError as error:
         if "out of memory" in str(error) or "can't allocate" in str(error):
             raise ModelError(f"{name}: out of memory; use a shorter response or a smaller picture") from error
         raise ModelError(f"{name} cannot run on this model: {first_line(error)}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -45,4 +45,4 @@ class Recipe:
     in_token_order: Callable[[Tensor], Tensor]  # labels n,rows,columns,k -> n,tokens,k
     places: Callable[[int, int], tuple[Tensor, int]]  # rows, columns -> positions k,tokens from 0; the next free one
     decoder_from: str | None = None  # recipe whose decoder, after its second stage, this one starts from
-    mark_image: str | None = field(default=None)  # decoder argument that marks image positions
+    mark_image: str | None = None  # decoder argument that marks image positions
