@@ -124,8 +124,10 @@ def test_a_perturbation_touches_exactly_the_chosen_tokens(lvlm, trace):
         clean = lvlm.seam.encode(trace_inputs(lvlm, trace))
         image, question = trace.positions("image"), trace.positions("question")
         states = [[image[0]], [image[-1]], image[1::3], [question[1], image[len(image) // 2]], []]
-        perturbation.log_probabilities(states)
+        found = perturbation.log_probabilities(states)
         batch = perturbation.arguments(states)
+        whole = lvlm.seam.log_probabilities(batch, torch.tensor(trace.ids), trace.prompt_length)
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-4)  # though what comes first was decoded once for all
     for row, state in enumerate(states):
         change = (batch["inputs_embeds"][row] - clean["inputs_embeds"][0]).abs().amax(-1)
         rounding = 1e-5 * clean["inputs_embeds"].abs().max()  # batches of another size add up in another order

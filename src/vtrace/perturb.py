@@ -15,13 +15,13 @@ from .attribution import trace_inputs
 from .lvlm import Lvlm
 from .lvlm.family import Arguments
 from .lvlm.gradients import overridden
+from .lvlm.prefix import after, read_prefix
 from .lvlm.seam import BATCH_TOKENS
 from .parallel import side_by_side
 from .types import Trace
 
 BLUR = 1 / 12  # radius of the Gaussian as a share of the picture's longer side
-WAVE = 64  # states that are encoded, and then decoded, together
-KEPT_BYTES = 1 << 28  # of vision features
+KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded, and then decoded, together
 Item = TypeVar("Item")
 
 
@@ -44,6 +44,8 @@ class Perturbation:
         self._clean = trace_inputs(lvlm, trace)
         self._image = trace.positions("image")
         self._arguments = lvlm.seam.encode(self._clean)
+        self._first = min(trace.positions("image", "question"), default=0)
+        self._prefix = read_prefix(lvlm.family, lvlm.model, self._arguments, self._first)
         self._features: OrderedDict[frozenset[int], list[Tensor]] = OrderedDict()
         self._embedded: dict[Any, Callable[[Tensor], Tensor]] = {}
         if not self._image:  # text alone: every state has the features of no picture
@@ -63,22 +65,25 @@ class Perturbation:
         """log p of every response token in each state: states, n; float64."""
         together = max(1, BATCH_TOKENS // len(self.trace))
         image, device = frozenset(self._image), self.lvlm.device
-        found = []
-        for k in range(0, len(states), WAVE):
-            wave = states[k : k + WAVE]
+        found, size = [], max(together, KEPT_BYTES // self._state_bytes())
+        for k in range(0, len(states), size):
+            wave = states[k : k + size]
             new = [p for p in dict.fromkeys(image.intersection(s) for s in wave) if p not in self._features]
             # What all threads see is changed once around them, not in each.
             with overridden(self._embedded), self.lvlm.seam.undisturbed():
                 for part in side_by_side(self._encode, _split(new, together), device):
                     self._features.update(part)
             found += side_by_side(self._decode, _split(wave, together), device)
-            self._forget()
-            progress(min(k + WAVE, len(states)), len(states))
+            while len(self._features) > size:  # settings and directions often show the same picture: recent ones stay
+                self._features.popitem(last=False)
+            progress(min(k + size, len(states)), len(states))
         return torch.cat(found)
 
     def _decode(self, states: Sequence[Collection[int]]) -> Tensor:
         ids = torch.tensor(self.trace.ids)
-        return self.lvlm.seam.log_probabilities(self.arguments(states), ids, self.trace.prompt_length)
+        prefix = self._prefix if all(p >= self._first for state in states for p in state) else None
+        arguments = after(prefix, self.arguments(states))
+        return self.lvlm.seam.log_probabilities(arguments, ids, self.trace.prompt_length)
 
     @torch.no_grad()
     def arguments(self, states: Sequence[Collection[int]]) -> Arguments:
@@ -109,11 +114,11 @@ class Perturbation:
         rows = [extra.view(count, len(self._image), -1) for extra in extras]
         return {part: [embeds[k, self._image], *(r[k] for r in rows)] for k, part in enumerate(parts)}
 
-    def _forget(self) -> None:
-        """Keep the features of recent pictures: settings and directions often show the same one."""
-        size = max(1, sum(x.numel() * x.element_size() for x in next(iter(self._features.values()), [])))
-        while len(self._features) > max(WAVE, KEPT_BYTES // size):
-            self._features.popitem(last=False)
+    def _state_bytes(self) -> int:
+        """Of the vision features of a state."""
+        embeds, *extras = self.lvlm.seam.inputs(self._arguments)
+        parts = [embeds[:, self._image], *extras]
+        return max(1, sum(part.numel() * part.element_size() for part in parts))
 
 
 def _split(items: Sequence[Item], size: int) -> list[Sequence[Item]]:

@@ -150,8 +150,11 @@ class Seam:
 
     @torch.no_grad()
     def log_probabilities(self, arguments: Arguments, ids: Tensor, start: int) -> Tensor:
-        """log p of ids[start:] under each row of the batch, teacher-forced: B, T - start; float64."""
-        hidden = self.decoder(**arguments).last_hidden_state[:, start - 1 : -1]
+        """log p of ids[start:] under each row of the batch, teacher-forced: B, T - start; float64.
+
+        What the arguments hold may be the end of the sequences alone.
+        """
+        hidden = self.decoder(**arguments).last_hidden_state[:, start - 1 - len(ids) : -1]
         chosen = ids[start:].to(hidden.device)
         return torch.stack([self._score(row, chosen) for row in hidden])
 

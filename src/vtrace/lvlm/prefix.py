@@ -1,0 +1,53 @@
+"""The words before the first position that ever changes are decoded once, and not for every state again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from .family import Arguments, Family
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What later tokens read of the first `length` tokens: keys and values of each layer, 1,G,length,d_h."""
+
+    length: int
+    layers: list[tuple[Tensor, Tensor]]
+
+
+@torch.no_grad()
+def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -> Prefix | None:
+    """Decode the first tokens of one sequence. None if there are none, or if the model brings masks of its own."""
+    mask = arguments.get("attention_mask")
+    if length == 0 or not (mask is None or isinstance(mask, Tensor) and mask.ndim == 2):
+        return None
+    head = {name: _cut(name, value, arguments, slice(length)) for name, value in arguments.items()}
+    head = family.with_extras(head, [rows[:0] for rows in family.extras(arguments)])
+    cache = DynamicCache()
+    family.decoder(model)(**{**head, "past_key_values": cache, "use_cache": True})
+    return Prefix(length, [(layer.keys, layer.values) for layer in cache.layers])
+
+
+def after(prefix: Prefix | None, arguments: Arguments) -> Arguments:
+    """A batch of sequences that begin with the prefix, without it."""
+    if prefix is None:
+        return arguments
+    tail = {name: _cut(name, value, arguments, slice(prefix.length, None)) for name, value in arguments.items()}
+    rows, cache = len(arguments["inputs_embeds"]), DynamicCache()
+    for index, (keys, values) in enumerate(prefix.layers):
+        cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), index)
+    mask = arguments.get("attention_mask")  # of what is read, so it stays whole
+    return {**tail, "attention_mask": mask, "past_key_values": cache, "use_cache": True}
+
+
+def _cut(name: str, value: Any, arguments: Arguments, part: slice) -> Any:
+    """Tokens are the second axis of embeddings, and the last one of everything else that has them."""
+    if name == "inputs_embeds":
+        return value[:, part]
+    of_tokens = isinstance(value, Tensor) and value.shape[-1] == arguments["inputs_embeds"].shape[1]
+    return value[..., part] if of_tokens else value
