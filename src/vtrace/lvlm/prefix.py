@@ -24,7 +24,7 @@ class Prefix:
 def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -> Prefix | None:
     """Decode the first tokens of one sequence. None if there are none, or if the model brings masks of its own."""
     mask = arguments.get("attention_mask")
-    if length == 0 or not (mask is None or isinstance(mask, Tensor) and mask.ndim == 2):
+    if length == 0 or not (mask is None or (isinstance(mask, Tensor) and mask.ndim == 2)):
         return None
     head = {name: _cut(name, value, arguments, slice(length)) for name, value in arguments.items()}
     head = family.with_extras(head, [rows[:0] for rows in family.extras(arguments)])
