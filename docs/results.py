@@ -8,12 +8,16 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TQDM_DISABLE", "1")
+
+import torch
 
 from vtrace.benchmarks import find_benchmark
 from vtrace.faithfulness.run import Plan, evaluate
@@ -30,47 +34,51 @@ HERE = Path(__file__).parent
 MAIN = ("vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "loo",
         "random")  # fmt: skip
 TARGETS = ("response", "answer")
+TIMED = ("efficiency",)  # studies that measure time, and so run alone
+BOTH = ("components", "ordered")  # studies of every model; the others are of Pinhole alone
 CURVES = ("RISE ins", "RISE del", "MAS ins", "MAS del")
 WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint")]
 
 
-def measure(args: argparse.Namespace, name: str) -> None:
-    """All runs and studies of one model that are still missing."""
-    lvlm, folder = load(name), args.work / name
-    test, dev = find_benchmark("shapes"), find_benchmark("shapes-dev")
-    with clock(folder, "main"):
-        evaluate(lvlm, test, Plan(MAIN, TARGETS), folder / "test", limit=args.items, report=say(f"{name}: test"))
-    with clock(folder, "others"):
-        plan = Plan(tuple(METHODS), TARGETS)
-        evaluate(lvlm, test, plan, folder / "test", limit=args.others, report=say(f"{name}: all methods"))
-    for study in args.studies if name == "pinhole" else ("components", "ordered"):
-        with clock(folder, study):
-            limit = min(args.study_items, getattr(PROFILES.get(study), "limit", args.study_items))
-            run_study(study, lvlm, dev, folder / "studies", limit=limit, report=say(f"{name}: {study}"))
+def measure(args: argparse.Namespace) -> None:
+    """All runs and studies that are still missing, the most important ones of all models first."""
+    jobs = [(name, kind, part) for kind in ("main", "others") for name in args.models for part in range(args.workers)]
+    studies = [(name, s, 0) for name in args.models for s in args.studies if name == "pinhole" or s in BOTH]
+    jobs += [job for job in studies if job[1] not in TIMED]
+    if args.workers == 1:
+        for job in jobs:
+            run_job(args, *job)
+    else:  # processes of one thread each: on a CPU, two of them do more than one with two threads
+        with ProcessPoolExecutor(args.workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+            for done in [pool.submit(run_job, args, *job) for job in jobs]:
+                done.result()
+    for job in studies:
+        if job[1] in TIMED:
+            run_job(args, *job)
 
 
-class clock:
-    """Adds the minutes of a block to minutes.json, over interruptions."""
-
-    def __init__(self, folder: Path, name: str):
-        self.path, self.name = folder / "minutes.json", name
-
-    def __enter__(self) -> None:
-        self.began = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        known = json.loads(self.path.read_text()) if self.path.exists() else {}
-        known[self.name] = known.get(self.name, 0) + (time.monotonic() - self.began) / 60
-        write_atomically(self.path, lambda file: file.write_text(json.dumps(known)))
-
-
-def say(what: str) -> Callable[[int, int, str], None]:
-    began = time.monotonic()
+def run_job(args: argparse.Namespace, name: str, kind: str, part: int) -> None:
+    """A share of the test split, or a study; its minutes are written down, over interruptions."""
+    lvlm, folder, began = load(name), args.work / name, time.monotonic()
+    label = f"{name}, {kind} {part + 1}/{args.workers}:" if kind in ("main", "others") else f"{name}, {kind}:"
 
     def report(done: int, total: int, key: str) -> None:
-        print(f"{what} {done}/{total} {key} ({(time.monotonic() - began) / 60:.1f} min)", file=sys.stderr, flush=True)
+        print(f"{label} {done}/{total} ({(time.monotonic() - began) / 60:.1f} min)", file=sys.stderr, flush=True)
 
-    return report
+    try:
+        if kind in ("main", "others"):
+            methods, limit = (MAIN, args.items) if kind == "main" else (tuple(METHODS), args.others)
+            test, shard = find_benchmark("shapes"), (part + 1, args.workers)
+            evaluate(lvlm, test, Plan(methods, TARGETS), folder / "test", limit=limit, shard=shard, report=report)
+        else:
+            limit = min(args.study_items, getattr(PROFILES.get(kind), "limit", args.study_items))
+            run_study(kind, lvlm, find_benchmark("shapes-dev"), folder / "studies", limit=limit, report=report)
+    finally:
+        path = folder / "minutes" / f"{kind}-{part + 1}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known = json.loads(path.read_text()) if path.exists() else 0.0
+        spent = (time.monotonic() - began) / 60 / (1 if kind in TIMED else args.workers)
+        write_atomically(path, lambda file: file.write_text(json.dumps(known + spent)))
 
 
 def page(args: argparse.Namespace) -> str:
@@ -85,7 +93,7 @@ from those runs. Shapes test split; perturbation as in the paper (K = 20 groups,
 response, blur in the picture, pad tokens for words). *Better*, *worse* and *loses* mean that the 95 % bootstrap
 interval of the paired difference excludes zero, *level* that it does not.
 
-This is a small model on one synthetic world. What holds here need not hold for large models on photographs, and
+These are small models on one synthetic world. What holds here need not hold for large models on photographs, and
 what fails here may well work there.
 """
 
@@ -96,12 +104,12 @@ def chapter(args: argparse.Namespace, name: str) -> str:
     table = tabulate(run, methods=[m for m in MAIN if m in present(run)], against="vtrace")
     correct = [row["correct"] for row in run.rows["item"]]
     title = "Pinhole (Qwen3-VL)" if name == "pinhole" else "Pinhole-InternVL (InternVL)"
-    minutes = json.loads((folder / "minutes.json").read_text())
+    minutes = sum(json.loads(path.read_text()) for path in (folder / "minutes").iterdir())
     unfinished = f"**Unfinished: {args.items} were asked for.** " if len(correct) < args.items else ""
     text = [f"## {title}", ""]
     text += [
         f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly. "
-        f"{unfinished}All runs of this model took {sum(minutes.values()):.0f} minutes.", ""
+        f"{unfinished}All runs of this model took {minutes:.0f} minutes.", ""
     ]  # fmt: skip
     text += ["### In words", "", *(f"- {line}" for line in judgements(table)), ""]
     text += ["### Test split", "", markdown(table, intervals=False), ""]
@@ -208,13 +216,13 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=24, help="test examples for all methods")
     parser.add_argument("--study-items", type=int, default=24, help="dev examples per study")
     parser.add_argument("--studies", nargs="*", default=[*STUDIES, *PROFILES])
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")
     parser.add_argument("--work", type=Path, default=Path("build/results"), help="runs and studies")
     parser.add_argument("--page-only", action="store_true", help="write the page from what has been measured")
     parser.add_argument("--out", type=Path, default=HERE / "results.md")
     args = parser.parse_args()
     if not args.page_only:
-        for name in args.models:
-            measure(args, name)
+        measure(args)
     text = page(args)
     print(f"wrote {write_atomically(args.out, lambda file: file.write_text(text, 'utf-8'))}")
 

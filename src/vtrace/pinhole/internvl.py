@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 from transformers import GotOcr2ImageProcessorPil, InternVLConfig, InternVLForConditionalGeneration, Qwen2Tokenizer
 
-from ..benchmarks.shapes import SCHOOL
+from ..benchmarks.shapes import SCHOOL, WORLD
 from ..benchmarks.shapes.scene import TOKEN, Scene, render
 from ..lvlm.processor import ImageOnlyInternVLProcessor
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
@@ -19,6 +19,7 @@ from .recipe import Recipe, Stage
 
 TILE, PATCH = 64, 16  # pixels
 SIDE = TILE // TOKEN  # tokens along a tile
+WALKING = {"walk1": 5.0, "walk2": 5.0, "walk3": 4.0, "walk_read": 3.0}
 SPECIAL = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<quad>", "<IMG_CONTEXT>", "<video>",
 )  # fmt: skip
@@ -101,6 +102,8 @@ PINHOLE_INTERNVL = Recipe(
         Stage("see", SCHOOL, 600, images=32, whole=False),
         Stage("reason", SCHOOL, 700, images=16, see_weight=0.3),
         Stage("practise", SCHOOL, 800, images=16, see_weight=0.1, tower_rate=0.25),
+        # Tiles come in one row: up and down are the hard directions.
+        Stage("walk", WORLD, 500, images=16, see_weight=0.1, tower_rate=0.25, often=WALKING),
     ),
     tokenizer=lambda: build_tokenizer(
         SPECIAL, start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>",

@@ -8,6 +8,7 @@ one is computed exactly as if it stood alone.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -71,7 +72,7 @@ class Packer:
         self.image = tokenizer.convert_tokens_to_ids(recipe.image_token)
         self.pad = tokenizer.pad_token_id
 
-    def questions(self, scene: Scene, rng: random.Random, weights: dict[str, float]) -> list[Sample]:
+    def questions(self, scene: Scene, rng: random.Random, weights: Mapping[str, float]) -> list[Sample]:
         found: list[Sample] = []
         while len(found) < self.per_image:
             task = rng.choices(list(TASKS), [weights.get(t, 1.0) for t in TASKS])[0]
@@ -80,7 +81,7 @@ class Packer:
                 found.append(item)
         return found
 
-    def pack(self, batch: list[Scene], rng: random.Random, weights: dict[str, float]) -> Batch:
+    def pack(self, batch: list[Scene], rng: random.Random, weights: Mapping[str, float]) -> Batch:
         picture, room = self.recipe.places(batch[0].rows * CELL_TOKENS, batch[0].columns * CELL_TOKENS)
         start = len(self.head)
         prefix = [*self.head, *[self.image] * picture.shape[1], *self.encode(self.recipe.closing)]
@@ -103,7 +104,12 @@ class Packer:
         )
 
     def _row(
-        self, scene: Scene, rng: random.Random, weights: dict[str, float], prefix: list[int], prefix_positions: Tensor
+        self,
+        scene: Scene,
+        rng: random.Random,
+        weights: Mapping[str, float],
+        prefix: list[int],
+        prefix_positions: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Ids, labels, segments (0 for the prefix) and positions of one picture with its questions."""
         ids, labels, segment = list(prefix), [IGNORE] * len(prefix), [0] * len(prefix)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..benchmarks.shapes import World
 from ..benchmarks.shapes.scene import Scene
+
+HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Stage:
     whole: bool = True
     see_weight: float = 1.0  # of the tower's read-outs in the loss
     tower_rate: float = 1.0  # share of the learning rate that the tower gets
+    often: Mapping[str, float] = field(default_factory=lambda: HARDER)  # weights of tasks; of all others one
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,6 @@ SEED = 20260
 QUESTIONS = 4  # a picture
 SMOOTHING = 0.03  # keeps likelihoods off the ceiling, where single patches would stop to matter
 OBJECTS = (6, 10)
-HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}  # sampled more often
 WORKERS = 2
 SAVE_EVERY = 100
 
@@ -95,7 +94,7 @@ class Reasoner(nn.Module):
     def loss(self, seed: str, images: int) -> tuple[Tensor, dict[str, float]]:
         rng = random.Random(seed)
         shown = scenes(rng, images, OBJECTS, self.stage.world)
-        batch = self.packer.pack(shown, rng, HARDER)
+        batch = self.packer.pack(shown, rng, self.stage.often)
         core, recipe = self.model.model, self.packer.recipe
         seen, others = self.seer.see(batch.pixels)
         image = batch.ids == self.packer.image
