@@ -27,10 +27,12 @@ browser:
 
 pinhole: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.train --model pinhole
+	$(BIN)/python -m vtrace.pinhole.train --model pinhole-internvl
 	$(MAKE) card
 
 card: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.card --model pinhole
+	$(BIN)/python -m vtrace.pinhole.card --model pinhole-internvl
 
 results: .venv/installed
 	$(BIN)/python docs/results.py

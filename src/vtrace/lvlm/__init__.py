@@ -26,7 +26,7 @@ from .seam import Seam
 from .text import TEXT
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
-EMBEDDED = {"pinhole": _SHIPPED / "checkpoint"}
+EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
 FAMILIES = (
     QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PIXTRAL, GLM_V, TEXT,
 )  # fmt: skip
