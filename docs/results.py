@@ -39,7 +39,7 @@ WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint
 
 
 def measure(args: argparse.Namespace) -> None:
-    """All runs and studies that are still missing: all methods first, as some metrics need leave-one-out beside them."""
+    """All runs and studies that are missing: all methods first, as some metrics need leave-one-out with them."""
     jobs = [(name, kind, part) for kind in ("others", "main") for name in args.models for part in range(args.workers)]
     studies = [(name, s, 0) for name in args.models for s in args.studies if name == "pinhole" or s in BOTH]
     jobs += [job for job in studies if job[1] not in TIMED]
