@@ -29,10 +29,13 @@ from vtrace.studies import PROFILES, STUDIES
 from vtrace.studies.run import run_study
 
 HERE = Path(__file__).parent
-# On every example: the paper's quick methods, ours, and noise. All others, leave-one-out among them, run on a subset.
+# On every example: the paper's quick methods, ours, and noise. All others, leave-one-out among them, run on a subset,
+# and the slowest one, a minute for an explanation, on a smaller one.
 MAIN = ("vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "random")
+SLOWEST = "heta"
 TARGETS = ("response", "answer")
 TIMED = ("efficiency",)  # studies that measure time, and so run alone
+RUNS = ("others", "main", "slowest")  # on the test split
 BOTH = ("components", "ordered")  # studies of every model; the others are of Pinhole alone
 CURVES = ("RISE ins", "RISE del", "MAS ins", "MAS del")
 WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint")]
@@ -40,7 +43,7 @@ WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint
 
 def measure(args: argparse.Namespace) -> None:
     """All runs and studies that are missing: all methods first, as some metrics need leave-one-out with them."""
-    jobs = [(name, kind, part) for kind in ("others", "main") for name in args.models for part in range(args.workers)]
+    jobs = [(name, kind, part) for kind in RUNS for name in args.models for part in range(args.workers)]
     studies = [(name, s, 0) for name in args.models for s in args.studies if name == "pinhole" or s in BOTH]
     jobs += [job for job in studies if job[1] not in TIMED]
     if args.workers == 1:
@@ -58,14 +61,16 @@ def measure(args: argparse.Namespace) -> None:
 def run_job(args: argparse.Namespace, name: str, kind: str, part: int) -> None:
     """A share of the test split, or a study; its minutes are written down, over interruptions."""
     lvlm, folder, began = load(name), args.work / name, time.monotonic()
-    label = f"{name}, {kind} {part + 1}/{args.workers}:" if kind in ("main", "others") else f"{name}, {kind}:"
+    label = f"{name}, {kind} {part + 1}/{args.workers}:" if kind in RUNS else f"{name}, {kind}:"
 
     def report(done: int, total: int, key: str) -> None:
         print(f"{label} {done}/{total} ({(time.monotonic() - began) / 60:.1f} min)", file=sys.stderr, flush=True)
 
     try:
-        if kind in ("main", "others"):
-            methods, limit = (MAIN, args.items) if kind == "main" else (tuple(METHODS), args.others)
+        if kind in RUNS:
+            rest = tuple(m for m in METHODS if m != SLOWEST)
+            plans = {"main": (MAIN, args.items), "others": (rest, args.others), "slowest": ((SLOWEST,), args.slowest)}
+            methods, limit = plans[kind]
             test, shard = find_benchmark("shapes"), (part + 1, args.workers)
             evaluate(lvlm, test, Plan(methods, TARGETS), folder / "test", limit=limit, shard=shard, report=report)
         else:
@@ -109,18 +114,24 @@ def chapter(args: argparse.Namespace, name: str) -> str:
         f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly. "
         f"{unfinished}All runs of this model took {minutes:.0f} minutes.", ""
     ]  # fmt: skip
-    every = tabulate(run, methods=[m for m in METHODS if m in present(run)])
+    every = tabulate(run, methods=[m for m in METHODS if m in present(run) and m != SLOWEST])
     text += ["### In words", "", *(f"- {line}" for line in judgements(table, every)), ""]
     text += ["### Test split", "", markdown(table, intervals=False), ""]
     if len(every.methods) > len(table.methods):
-        rise = [x for x in every.lines if x.metric.startswith("RISE")]
-        text += [f"### All methods, first {args.others} examples", "", markdown(replace(every, lines=rise)), ""]
+        text += [f"### More methods, first {args.others} examples", "", markdown(rise(every)), ""]
+    if SLOWEST in present(run):
+        slow = tabulate(run, methods=[*table.methods, SLOWEST])
+        text += [f"### HETA, first {args.slowest} examples", "", markdown(rise(slow)), ""]
     text += ["### Where the model is right and where it is wrong", ""]
     split = tabulate(run, methods=table.methods, subsets=("correct", "incorrect"), evidence=False)
     split_lines = [x for x in split.lines if x.metric == "RISE ins"]
     text += [markdown(replace(split, lines=split_lines)), ""]
     text += studies(folder, name)
     return "\n".join(text)
+
+
+def rise(table: Table) -> Table:
+    return replace(table, lines=[line for line in table.lines if line.metric.startswith("RISE")])
 
 
 def present(run) -> set[str]:
@@ -204,7 +215,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(EMBEDDED), choices=list(EMBEDDED))
     parser.add_argument("--items", type=int, default=200, help="test examples for the quick methods")
-    parser.add_argument("--others", type=int, default=10, help="test examples for all methods")
+    parser.add_argument("--others", type=int, default=10, help=f"test examples for all methods but {SLOWEST}")
+    parser.add_argument("--slowest", type=int, default=4, help=f"test examples for {SLOWEST}")
     parser.add_argument("--study-items", type=int, default=8, help="dev examples per study")
     parser.add_argument("--studies", nargs="*", default=[*STUDIES, *PROFILES])
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")

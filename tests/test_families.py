@@ -13,7 +13,7 @@ from oracles import algorithm
 from oracles.states import literal_states
 from vtrace.attribution import capture_pairwise, encode_trace, trace_inputs
 from vtrace.lvlm import FAMILIES, REFUSED, TEXT, family_of
-from vtrace.perturb import Perturbation
+from vtrace.perturb import Perturbation, blurred
 
 SIZE = (75, 50)
 QUESTION, RESPONSE = "Where is the red star?", "It is there.\nFinal answer: there"
@@ -137,6 +137,21 @@ def test_a_perturbation_touches_exactly_the_chosen_tokens(lvlm, trace):
             rows = extra.view(len(states), len(image), -1)[row]
             moved = (rows - own).abs().amax(-1) > 1e-4
             assert [image[k] for k in moved.nonzero()[:, 0]] == sorted(set(state) & set(image))
+
+
+def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
+    """Features are shared between states, and tiles of several states encoded in one picture."""
+    image = trace.positions("image")
+    states = [image[::2], image[:3], [], image[1::3], image]
+    perturbation = Perturbation(lvlm, trace, radius=0.2)
+    perturbation.log_probabilities(states)
+    found = perturbation.arguments(states)["inputs_embeds"]
+    soft = trace_inputs(lvlm, blurred(trace, 0.2))["pixel_values"]
+    for state, row in zip(states, found, strict=True):
+        inputs = trace_inputs(lvlm, trace)
+        mask = lvlm.family.pixel_mask(inputs, torch.tensor([p in state for p in image]), lvlm.model.config)
+        inputs["pixel_values"] = inputs["pixel_values"].where(~mask, soft)
+        torch.testing.assert_close(row, lvlm.seam.encode(inputs)["inputs_embeds"][0], rtol=1e-4, atol=1e-4)
 
 
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):

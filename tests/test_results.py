@@ -37,12 +37,12 @@ def test_a_method_is_better_only_where_the_interval_says_so(results, low, high, 
 
 def test_a_page_from_a_small_run(results, tmp_path):
     args = Namespace(
-        models=["pinhole"], items=2, others=1, study_items=1, studies=[], work=tmp_path / "work", workers=1
+        models=["pinhole"], items=2, others=1, slowest=0, study_items=1, studies=[], work=tmp_path / "work", workers=1
     )
     results.measure(args)
     text = results.page(args)
     assert "2 test examples" in text
     assert "The benchmark" in text
     assert "Target answer, joint setting: VTrace" in text
-    assert "### All methods, first 1 examples" in text
+    assert "### More methods, first 1 examples" in text
     assert "| random | centre |" in text

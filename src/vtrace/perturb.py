@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -23,6 +24,7 @@ from .types import Trace
 BLUR = 1 / 12  # radius of the Gaussian as a share of the picture's longer side
 KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded, and then decoded, together
 Item = TypeVar("Item")
+Part = tuple[int, frozenset[int]]  # a tile, and which of its tokens are blurred
 
 
 def blurred(trace: Trace, radius: float = BLUR) -> Trace:
@@ -36,20 +38,21 @@ class Perturbation:
 
     A blurred copy of the picture is processed once; a state takes the processed pixels of its patches from
     it, so that tokens and pixels stay aligned. The picture is encoded anew for every state, and the features
-    are used again where another state shows the same picture.
+    are used again where another state shows the same picture, or the same tile where tiles are encoded apart.
     """
 
     def __init__(self, lvlm: Lvlm, trace: Trace, radius: float = BLUR):
         self.lvlm, self.trace = lvlm, trace
         self._clean = trace_inputs(lvlm, trace)
         self._image = trace.positions("image")
+        tile = lvlm.family.tile(lvlm.model.config) if lvlm.family.tile else len(self._image)
+        self._tiles = [frozenset(tokens) for tokens in _split(self._image, max(1, tile))]
         self._arguments = lvlm.seam.encode(self._clean)
         self._first = min(trace.positions("image", "question"), default=0)
         self._prefix = read_prefix(lvlm.family, lvlm.model, self._arguments, self._first)
-        self._features: OrderedDict[frozenset[int], list[Tensor]] = OrderedDict()
+        self._features: OrderedDict[Part, list[Tensor]] = OrderedDict()
         self._embedded: dict[Any, Callable[[Tensor], Tensor]] = {}
-        if not self._image:  # text alone: every state has the features of no picture
-            self._features[frozenset()] = [self._arguments["inputs_embeds"][0, :0]]
+        if not self._image:
             return
         pixels = self._clean["pixel_values"], trace_inputs(lvlm, blurred(trace, radius))["pixel_values"]
         if lvlm.family.patch_embed:  # patches are embedded one by one: once for all states, and mixed behind that
@@ -64,17 +67,19 @@ class Perturbation:
     ) -> Tensor:
         """log p of every response token in each state: states, n; float64."""
         together = max(1, BATCH_TOKENS // len(self.trace))
-        image, device = frozenset(self._image), self.lvlm.device
+        device = self.lvlm.device
         found, size = [], max(together, KEPT_BYTES // self._state_bytes())
         for k in range(0, len(states), size):
             wave = states[k : k + size]
-            new = [p for p in dict.fromkeys(image.intersection(s) for s in wave) if p not in self._features]
+            new = self._pictures({part for state in wave for part in self._parts(state)} - self._features.keys())
             # What all threads see is changed once around them, not in each.
             with overridden(self._embedded), self.lvlm.seam.undisturbed():
                 for part in side_by_side(self._encode, _split(new, together), device):
                     self._features.update(part)
             found += side_by_side(self._decode, _split(wave, together), device)
-            while len(self._features) > size:  # settings and directions often show the same picture: recent ones stay
+            while len(self._features) > size * len(
+                self._tiles
+            ):  # settings and directions often show the same picture: recent ones stay
                 self._features.popitem(last=False)
             progress(min(k + size, len(states)), len(states))
         return torch.cat(found)
@@ -89,30 +94,48 @@ class Perturbation:
     def arguments(self, states: Sequence[Collection[int]]) -> Arguments:
         """Decoder arguments of a batch whose pictures are encoded."""
         seam, image = self.lvlm.seam, frozenset(self._image)
-        shown = [self._features[image.intersection(state)] for state in states]
+        shown = [[self._features[part] for part in self._parts(state)] for state in states]
         batch = seam.repeat(self._arguments, len(states))
         embeds = batch["inputs_embeds"].clone()
-        for row, features in enumerate(shown):
-            embeds[row, self._image] = features[0]
-        extras = [torch.cat(rows) for rows in zip(*(features[1:] for features in shown), strict=True)]
+        for row, tiles in enumerate(shown):
+            if tiles:
+                embeds[row, self._image] = torch.cat([features[0] for features in tiles])
+        every = [features[1:] for tiles in shown for features in tiles]
+        extras = [torch.cat(rows) for rows in zip(*every, strict=True)]
         batch = seam.family.with_extras({**batch, "inputs_embeds": embeds}, extras)
         words = [set(state) - image for state in states]
         return seam.pad_rows(batch, words) if any(words) else batch
 
-    def _encode(self, parts: Sequence[frozenset[int]]) -> dict[frozenset[int], list[Tensor]]:
-        """Vision features of pictures with these patches blurred: rows of image positions, and of extras."""
-        family, config, count = self.lvlm.family, self.lvlm.model.config, len(parts)
+    def _parts(self, state: Collection[int]) -> list[Part]:
+        """What each tile of a state shows."""
+        return [(number, tile.intersection(state)) for number, tile in enumerate(self._tiles)]
+
+    def _pictures(self, parts: Collection[Part]) -> list[frozenset[int]]:
+        """Few pictures that show all of these: tiles which are encoded apart can be new in one and the same picture."""
+        of_tile: dict[int, list[frozenset[int]]] = {}
+        for number, blurred_tokens in sorted(parts, key=lambda part: (part[0], sorted(part[1]))):
+            of_tile.setdefault(number, []).append(blurred_tokens)
+        return [frozenset().union(*together) for together in zip_longest(*of_tile.values(), fillvalue=frozenset())]
+
+    def _encode(self, pictures: Sequence[frozenset[int]]) -> dict[Part, list[Tensor]]:
+        """Vision features of pictures with these patches blurred, by tile: rows of image positions, and of extras."""
+        family, config, count = self.lvlm.family, self.lvlm.model.config, len(pictures)
         inputs = {
             name: torch.cat([value] * count) if isinstance(value, Tensor) and name != "pixel_values" else value
             for name, value in self._clean.items()
         }
-        masks = [torch.tensor([p in part for p in self._image]) for part in parts]
+        masks = [torch.tensor([p in picture for p in self._image]) for picture in pictures]
         clean, other = self._pixels
         chosen = [family.pixel_mask(self._clean, mask.to(clean.device), config) for mask in masks]
         inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen])
         embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
-        rows = [extra.view(count, len(self._image), -1) for extra in extras]
-        return {part: [embeds[k, self._image], *(r[k] for r in rows)] for k, part in enumerate(parts)}
+        rows = [embeds[:, self._image], *(extra.view(count, len(self._image), -1) for extra in extras)]
+        tiles = [tensor.split([len(tile) for tile in self._tiles], dim=1) for tensor in rows]
+        return {
+            part: [tensor[part[0]][k] for tensor in tiles]
+            for k, picture in enumerate(pictures)
+            for part in self._parts(picture)
+        }
 
     def _state_bytes(self) -> int:
         """Of the vision features of a state."""

@@ -80,4 +80,5 @@ class Family:
     extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # what else reaches image positions, row by row
     with_extras: Callable[[Arguments, list[Tensor]], Arguments] = lambda arguments, rows: arguments
     extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # which of them belong to masked positions (B,T)
+    tile: Callable[[Any], int] | None = None  # config -> tokens in a row that are encoded apart from all others, if so
     patch_embed: Callable[[Any], Any] | None = None  # module that embeds processed pixels patch by patch, if it can

@@ -39,4 +39,5 @@ IDEFICS3 = Family(
     decoder=lambda model: model.model.text_model,
     cells=_cells,
     pixel_mask=_pixel_mask,
+    tile=lambda config: _side(config) ** 2,
 )

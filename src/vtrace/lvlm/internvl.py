@@ -44,4 +44,5 @@ INTERNVL = Family(
     decoder=lambda model: model.model.language_model,
     cells=_cells,
     pixel_mask=_pixel_mask,
+    tile=lambda config: _side(config) ** 2,
 )
