@@ -18,7 +18,7 @@ from ..errors import InputError
 from .statistics import Summary, summarise
 from .store import Run
 
-EVIDENCE = ("energy", "pointing", "auc", "recall_10", "recall_20", "dependence_20")
+EVIDENCE = ("energy", "pointing", "auc", "recall_5", "recall_10", "recall_20", "dependence_20")
 SUBSETS = ("all", "correct", "incorrect")
 
 
