@@ -292,6 +292,23 @@ def gemma3():
     return "Gemma3ForConditionalGeneration", config, processor
 
 
+def paligemma():
+    words = tokenizer("<bos>", image_token="<image>")
+    words.add_special_tokens({"bos_token": "<bos>"})
+    images = transformers.SiglipImageProcessorPil(size={"height": 32, "width": 32}, **IMAGE)
+    images.image_seq_length = 16
+    processor = transformers.PaliGemmaProcessor(images, words)  # adds tokens for places and outlines
+    config = transformers.PaliGemmaConfig(
+        text_config=dict(model_type="gemma", **text_config(words, num_hidden_layers=3)),
+        vision_config=dict(
+            model_type="siglip_vision_model", image_size=32, patch_size=8, vision_use_head=False, **vision_config()
+        ),
+        image_token_index=words.convert_tokens_to_ids("<image>"), projection_dim=48, hidden_size=48,
+        vocab_size=len(words), tie_word_embeddings=False,
+    )  # fmt: skip
+    return "PaliGemmaForConditionalGeneration", config, processor
+
+
 def pixtral_processor() -> type:
     """The real class. Its module imports torchvision without using it for pictures that Pillow prepares, so where
     torchvision is missing an empty one stands in for it during the import."""
@@ -343,7 +360,7 @@ BUILDERS = {
     f.__name__: f
     for f in (
         qwen3_vl, qwen3_vl_moe, internvl, qwen2_5_vl, qwen2_vl, llava, llava_next, llava_onevision, idefics3, smolvlm,
-        gemma3, mistral3, pixtral, glm4v, glm4v_moe,
+        gemma3, paligemma, mistral3, pixtral, glm4v, glm4v_moe,
     )
 }  # fmt: skip
 
