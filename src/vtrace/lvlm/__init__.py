@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -140,10 +141,16 @@ def _quantisation(dtype: str | torch.dtype) -> dict[str, Any]:
         )
     from transformers import BitsAndBytesConfig
 
+    logging.getLogger("bitsandbytes.autograd._functions").addFilter(_not_the_cast)
     options: dict[str, Any] = {"load_in_8bit": True} if dtype == "int8" else {"load_in_4bit": True}
     if dtype == "int4":
         options |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
     return {"quantization_config": BitsAndBytesConfig(**options)}
+
+
+def _not_the_cast(record: logging.LogRecord) -> bool:
+    """What int8 does to every input of every layer is no news the second time, and was asked for the first."""
+    return not str(record.msg).startswith("MatMul8bitLt: inputs will be cast")
 
 
 def locate(name: str) -> tuple[str, dict[str, str]]:
