@@ -14,6 +14,7 @@ from comparing import check_likelihoods, maps_of
 from oracles import algorithm
 from oracles.states import literal_states
 from vtrace.attribution import capture_pairwise, encode_trace, trace_inputs
+from vtrace.doctor import examine
 from vtrace.lvlm import FAMILIES, PALIGEMMA, REFUSED, TEXT, family_of
 from vtrace.perturb import Perturbation
 
@@ -69,6 +70,13 @@ def test_generation_and_teacher_forcing_give_the_same_likelihoods(lvlm):
     expected = torch.cat(kept[0].logits).double().log_softmax(-1).gather(1, ids[start:, None])[:, 0]
     found = lvlm.seam.log_probabilities(encode_trace(lvlm, trace), ids, start)[0]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_memory_is_predicted_from_the_configuration_alone(lvlm, tmp_path):
+    lvlm.model.config.save_pretrained(tmp_path)
+    facts = examine(str(tmp_path), tokens=1000, dtype="bfloat16")
+    assert (facts["supported"], facts["family"]) == (True, lvlm.family.name)
+    assert facts["plan"]["weights_bytes"] == 2 * sum(p.numel() for p in lvlm.model.parameters())
 
 
 def test_the_prompt_is_read_in_its_parts(lvlm, trace):
