@@ -15,7 +15,7 @@ from transformers import Qwen2Tokenizer
 from transformers.utils import is_torchvision_available
 
 from vtrace.lvlm import EMBEDDED
-from vtrace.lvlm.processor import image_only
+from vtrace.lvlm.processor import by_pillow, image_only
 from vtrace.pinhole.build import CHAT_TEMPLATE
 
 IMAGE = dict(image_mean=[0.5] * 3, image_std=[0.5] * 3)
@@ -245,9 +245,7 @@ def llava_onevision():
 def idefics(kind: str):
     rows = [f"<row_{r}_col_{c}>" for r in range(1, 7) for c in range(1, 7)]
     words = tokenizer("<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>", "<video>", *rows)
-    images = getattr(transformers, f"{kind}ImageProcessorPil")(
-        size={"longest_edge": 64}, max_image_size={"longest_edge": 32}, **IMAGE
-    )
+    images = by_pillow(kind.lower(), kind)(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}, **IMAGE)
     config = getattr(transformers, f"{kind}Config")(
         text_config=dict(model_type="llama", **text_config(words)),
         vision_config=vision_config(image_size=32, patch_size=8),
@@ -290,6 +288,23 @@ def gemma3():
     )  # fmt: skip
     processor = transformers.Gemma3Processor(images, words, template("<start_of_image>"), image_seq_length=16)
     return "Gemma3ForConditionalGeneration", config, processor
+
+
+def paligemma():
+    words = tokenizer("<bos>", image_token="<image>")
+    words.add_special_tokens({"bos_token": "<bos>"})
+    images = transformers.SiglipImageProcessorPil(size={"height": 32, "width": 32}, **IMAGE)
+    images.image_seq_length = 16
+    processor = transformers.PaliGemmaProcessor(images, words)  # adds tokens for places and outlines
+    config = transformers.PaliGemmaConfig(
+        text_config=dict(model_type="gemma", **text_config(words, num_hidden_layers=3)),
+        vision_config=dict(
+            model_type="siglip_vision_model", image_size=32, patch_size=8, vision_use_head=False, **vision_config()
+        ),
+        image_token_index=words.convert_tokens_to_ids("<image>"), projection_dim=48, hidden_size=48,
+        vocab_size=len(words), tie_word_embeddings=False,
+    )  # fmt: skip
+    return "PaliGemmaForConditionalGeneration", config, processor
 
 
 def pixtral_processor() -> type:
@@ -343,7 +358,7 @@ BUILDERS = {
     f.__name__: f
     for f in (
         qwen3_vl, qwen3_vl_moe, internvl, qwen2_5_vl, qwen2_vl, llava, llava_next, llava_onevision, idefics3, smolvlm,
-        gemma3, mistral3, pixtral, glm4v, glm4v_moe,
+        gemma3, paligemma, mistral3, pixtral, glm4v, glm4v_moe,
     )
 }  # fmt: skip
 

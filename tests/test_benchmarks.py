@@ -205,6 +205,28 @@ def test_every_benchmark_opens_from_a_table_of_vlmevalkit(tmp_path, name):
     assert grade(example, "large") == "correct"
 
 
+@pytest.mark.parametrize(
+    ("name", "row", "question", "said"),
+    [
+        ("realworldqa", {"question": "How far? Please answer directly with only the letter.", "A": "near", "B": "far"},
+         "How far?\n(A) near\n(B) far", "far"),
+        ("mathvision", {"question": "Which?", "choices": "['A', 'B', 'C']"},
+         "Which?\nChoose from A, B, C in the picture.", "(B)"),
+        ("visualpuzzles", {"question": "Which?", "options": repr(OPTIONS)},
+         "Which?\n(A) small\n(B) large\n(C) round\n(D) flat", "large"),
+        ("mathverse", {"question": "", "question_type": "multi-choice"}, "Answer the question in the picture.", "(B)"),
+        ("mmmu-pro-vision", {"question": "", "options": repr(OPTIONS)}, "Answer the question in the picture.", "large"),
+        ("mathvista", {"question": "Which?", "choices": repr(OPTIONS[:2]), "answer": "large"},
+         "Which?\n(A) small\n(B) large", "B"),
+    ],
+)  # fmt: skip
+def test_traps_are_the_same_in_a_table_of_vlmevalkit(tmp_path, name, row, question, said):
+    table = write_tsv(tmp_path / "x.tsv", [{"index": "1", "image": base64_png(), "answer": "B"} | row])
+    example = find_benchmark(name, table).example(0)
+    assert example.question == question
+    assert grade(example, said) == "correct"
+
+
 def test_pictures_of_vlmevalkit_may_be_shared_or_several(tmp_path):
     row = {"index": "1", "image": base64_png("blue"), "question": "?", "answer": "no", "split": "validation"}
     rows = [

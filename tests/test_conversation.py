@@ -10,7 +10,7 @@ import pytest
 import vtrace
 from vtrace.conversation import locate, marked, messages_of, parse, single, texts_of
 from vtrace.errors import InputError
-from vtrace.report import html
+from vtrace.report import html, png
 from vtrace.report.scale import percent
 from vtrace.types import Turn
 
@@ -119,6 +119,20 @@ def test_a_chat_file_on_the_command_line(run, chat, tmp_path):
     assert "picture 1" in out
     _, out, _ = run("explain", "--chat", path, "--json", "-")
     assert len(json.loads(out)["picture_shares"]) == 2
+
+
+def test_two_pictures_have_a_map_and_a_share_each_in_every_report(run, tmp_path):
+    names = [tmp_path / f"{key}.png" for key in ("dev-1", "dev-2")]
+    for name in names:
+        vtrace.example(name.stem).images[0].save(name)
+    asked = ("explain", *names, "Where is the red star?", "--response", ANSWER)
+    code, out, err = run(*asked, "--json", tmp_path / "a.json")
+    assert code == 0, err
+    found = vtrace.read(tmp_path / "a.json")
+    one, two = map(percent, found.picture_shares)
+    assert f"picture 1 {one} · picture 2 {two}" in out
+    titles = [axes.get_title(loc="left") for axes in png.build(found).axes]
+    assert [title for title in titles if title] == [f"picture 1: {one}", f"picture 2: {two}"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 import torch
 from PIL import Image
@@ -12,7 +14,8 @@ from comparing import check_likelihoods, maps_of
 from oracles import algorithm
 from oracles.states import literal_states
 from vtrace.attribution import capture_pairwise, encode_trace, trace_inputs
-from vtrace.lvlm import FAMILIES, REFUSED, TEXT, family_of
+from vtrace.doctor import examine
+from vtrace.lvlm import FAMILIES, PALIGEMMA, REFUSED, TEXT, family_of
 from vtrace.perturb import Perturbation, blurred
 
 SIZE = (75, 50)
@@ -51,6 +54,29 @@ def test_every_family_that_is_listed_is_proved_here():
 
 def test_the_seam_gives_the_models_own_likelihoods(lvlm, trace):
     check_likelihoods(lvlm, trace)
+
+
+def test_generation_and_teacher_forcing_give_the_same_likelihoods(lvlm):
+    """What is generated cannot see its future; what is read at once must not, either."""
+    generate, kept = lvlm.model.generate, []
+
+    def remember(**options):
+        kept.append(generate(**options, output_logits=True, return_dict_in_generate=True))
+        return kept[0].sequences
+
+    with mock.patch.object(lvlm.model, "generate", remember):
+        trace = vtrace.trace(lvlm, picture(), QUESTION, max_new_tokens=6)
+    ids, start = torch.tensor(trace.ids), trace.prompt_length
+    expected = torch.cat(kept[0].logits).double().log_softmax(-1).gather(1, ids[start:, None])[:, 0]
+    found = lvlm.seam.log_probabilities(encode_trace(lvlm, trace), ids, start)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_memory_is_predicted_from_the_configuration_alone(lvlm, tmp_path):
+    lvlm.model.config.save_pretrained(tmp_path)
+    facts = examine(str(tmp_path), tokens=1000, dtype="bfloat16")
+    assert (facts["supported"], facts["family"]) == (True, lvlm.family.name)
+    assert facts["plan"]["weights_bytes"] == 2 * sum(p.numel() for p in lvlm.model.parameters())
 
 
 def test_the_prompt_is_read_in_its_parts(lvlm, trace):
@@ -198,12 +224,15 @@ def test_two_pictures_in_one_question(lvlm):
     assert vtrace.attribute(lvlm, found).image_share > 0
 
 
+SORT = {"paligemma": {"text_config": {"model_type": "gemma2"}}}  # one of the type, where others are supported
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_explained_is_refused_with_its_reason(kind):
     from transformers import AutoConfig
 
     with pytest.raises(vtrace.VTraceError, match="cannot be explained: "):
-        family_of(AutoConfig.for_model(kind), kind)
+        family_of(AutoConfig.for_model(kind, **SORT.get(kind, {})), kind)
 
 
 class silenced:
@@ -238,6 +267,19 @@ def test_a_text_without_a_place_for_a_system_prompt_still_gets_it(lvlm):
         found = vtrace.trace(lvlm, picture(), QUESTION, response=RESPONSE, system="Be brief.")
     finally:
         lvlm.processor.chat_template = template
-    assert "user\nBe brief." in found.text
+    assert "Be brief.\n\n" in found.text
+    assert "system\n" not in found.text
     assert "brief" not in {w.text for w in found.words if w.kind == "question"}
     assert found.system == "Be brief."
+
+
+def test_a_model_without_turns_refuses_earlier_ones(lvlm):
+    """PaliGemma's prompt is one text behind its pictures."""
+    shown = [{"type": "image", "image": picture()}, {"type": "text", "text": QUESTION}]
+    chat = [{"role": "user", "content": shown}, {"role": "assistant", "content": "Here."}]
+    chat += [{"role": "user", "content": "And the cross?"}, {"role": "assistant", "content": RESPONSE}]
+    if lvlm.family is not PALIGEMMA:
+        assert "And" in {w.text for w in vtrace.trace(lvlm, chat, system="").words if w.kind == "question"}
+        return
+    with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it knows no .* earlier turns"):
+        vtrace.trace(lvlm, chat, system="Be brief.")

@@ -22,12 +22,13 @@ def rank_correlation(one, other) -> float:
 @pytest.mark.parametrize(
     ("dtype", "least"), [("bfloat16", 0.99), ("float16", 0.99), (torch.bfloat16, 0.99), ("int8", 0.99), ("int4", 0.95)]
 )
-def test_other_dtypes_rank_like_float32(trace, attribution, dtype, least):
+def test_other_dtypes_rank_like_float32_and_nothing_is_said_of_every_cast(trace, attribution, caplog, dtype, least):
     if dtype in ("int8", "int4"):
         for package in ("bitsandbytes", "accelerate"):
             pytest.importorskip(package, reason=f"{dtype} needs {package}, of the extra 'quantised'")
     other = vtrace.load("pinhole", dtype=dtype)
     assert rank_correlation(vtrace.attribute(other, trace), attribution) >= least
+    assert "will be cast" not in caplog.text
 
 
 def test_a_model_that_accelerate_places_gives_the_same(trace, attribution):

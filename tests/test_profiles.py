@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_credit_by_distance_is_all_of_it(pinhole, trace):
     assert profiles._by_distance(np.array([1.0, 2.0, 1.0, 9.0]), 3) == pytest.approx([0.25, 0.75, 0, 0, 0, 0])
 
 
-def test_a_profile_goes_on_where_it_stopped(pinhole, tmp_path, monkeypatch):
+def test_a_profile_goes_on_where_it_stopped_and_only_with_the_same_weights(pinhole, random_lvlm, tmp_path, monkeypatch):
     seen = []
 
     def measure(lvlm, trace, blur, seed):
@@ -68,8 +69,10 @@ def test_a_profile_goes_on_where_it_stopped(pinhole, tmp_path, monkeypatch):
     points.write_text(points.read_text() + '{"item": "cut o')  # killed while it wrote
     assert run_study("tiny", pinhole, benchmark, tmp_path)[0].read_text() == text
     assert len(seen) == 2
-    with pytest.raises(InputError, match="other settings"):
+    with pytest.raises(InputError, match=r"tiny was made with seed 0, not 1; choose another --out"):
         run_study("tiny", pinhole, benchmark, tmp_path, seed=1)
+    with pytest.raises(InputError, match=r"was made with revision 'weights .*', not 'weights "):
+        run_study("tiny", replace(random_lvlm, name=pinhole.name), benchmark, tmp_path)
 
 
 def test_items_that_cannot_be_measured_are_counted(pinhole, tmp_path, monkeypatch):

@@ -87,6 +87,16 @@ def test_the_page_is_the_viewer_under_its_own_policy(client):
     assert saved[2] == body
 
 
+def test_the_start_page_answers_to_head_like_to_get_but_without_a_body(client):
+    status, headers, body = client.send("GET", "/")
+    assert status == 200
+    assert b"<title>" in body
+    empty = client.send("HEAD", "/")
+    assert (empty[0], empty[2]) == (200, b"")
+    assert empty[1]["content-length"] == str(len(body))
+    assert empty[1]["content-security-policy"] == headers["content-security-policy"]
+
+
 def test_an_explanation_can_be_forgotten(client):
     id = client.ask(example="test-00011")[2]["id"]
     client.wait(id, "done")

@@ -13,6 +13,7 @@ import pytest
 import vtrace
 from opened import agrees, shown
 from vtrace.errors import InputError
+from vtrace.report.scale import percent
 from vtrace.types import Patch
 from vtrace.viewer import MODULES, SOURCE, page, policy, script, style, write_page
 
@@ -52,14 +53,16 @@ def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhol
     found = vtrace.attribute(pinhole, told)
     opened = reader(found)
     assert opened.page.locator("#pictures canvas").count() == 2
-    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["picture 1", "picture 2"]
+    shares = [f"picture {k}: {percent(share)}" for k, share in enumerate(found.picture_shares, start=1)]
+    assert opened.page.locator("#pictures figcaption").all_inner_texts() == shares
     opened.page.mouse.move(*opened.patch(told.patches[0], image.size, panel=1))
     assert "picture 2 patch row 1 column 1" in opened.text("#tip")
 
     # the second picture's patches, as if they were a thumbnail of the first
     patches = tuple(Patch(p.position, 0, p.row, p.column, p.box, view=p.image) for p in told.patches)
     opened = reader(dataclasses.replace(found, trace=dataclasses.replace(told, patches=patches, images=(image,))))
-    assert opened.page.locator("#pictures figcaption").all_inner_texts() == ["thumbnail"]
+    named = opened.page.locator("#pictures figcaption").all_inner_texts()
+    assert [caption.partition(":")[0] for caption in named] == ["picture", "thumbnail"]
     assert opened.page.locator("#pictures canvas.thumbnail").count() == 1
 
 

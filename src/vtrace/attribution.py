@@ -199,7 +199,7 @@ def trace_inputs(lvlm: Lvlm, trace: Trace) -> dict[str, Any]:
     more = len(trace) - trace.prompt_length
     for name, tensor in inputs.items():
         if isinstance(tensor, Tensor) and tensor.shape == (1, len(prompt)):
-            inputs[name] = torch.nn.functional.pad(tensor, (0, more), value=int(name == "attention_mask"))
+            inputs[name] = torch.nn.functional.pad(tensor, (0, more), value=int(name in lvlm.family.response_ones))
     inputs["input_ids"] = torch.tensor([trace.ids], device=lvlm.device)
     return inputs
 

@@ -155,8 +155,9 @@ def encode_prompt(lvlm: Lvlm, example: Example, system: str) -> tuple[dict[str, 
     _refuse_placeholders(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
     text = _render(lvlm, turns, system)
     images = [list(example.images)] if example.images else None  # those of the one text
-    inputs = lvlm.processor(text=[text], images=images, return_tensors="pt").to(lvlm.device)
-    return dict(inputs), inputs["input_ids"][0].tolist()
+    inputs = dict(lvlm.processor(text=[text], images=images, return_tensors="pt").to(lvlm.device))
+    inputs.pop("labels", None)  # for training
+    return inputs, inputs["input_ids"][0].tolist()
 
 
 def conversation(example: Example) -> tuple[Turn, ...]:
@@ -174,18 +175,16 @@ def _refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
             raise InputError(f"the {where} contains {name!r}, which stands for a picture or video; remove it")
 
 
-def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str) -> str:
+def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> str:
     """The prompt as text, by the model's own chat template."""
-    plain = lvlm.image_token_id is None
     try:
-        text = render(lvlm.processor, messages_of(turns, system, plain=plain))
-        if system in text:
+        text = render(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
+        if system in text or not own_turn:
             return text
-    except TemplateError:
-        if not system:
-            raise
-    # Not every template has a place for a system prompt.
-    return render(lvlm.processor, messages_of(turns, system, own_turn=False, plain=plain))
+    except TemplateError as error:
+        if not (system and own_turn):
+            raise InputError(f"{lvlm.name} does not take this conversation: {first_line(error)}") from error
+    return _render(lvlm, turns, system, own_turn=False)  # not every template has a place for a system prompt
 
 
 def _generate(lvlm: Lvlm, inputs: dict[str, Any], budget: int, streamer: Any) -> tuple[list[int], str]:

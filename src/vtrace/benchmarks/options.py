@@ -12,6 +12,7 @@ from ..types import Gold
 from .grade import lettered, same_words
 
 _HEADING = re.compile(r"\b(?:options|choices)\s*:", re.IGNORECASE)
+_CURT = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
 
 
 def with_options(question: str, options: Sequence[str]) -> str:
@@ -22,6 +23,11 @@ def with_options(question: str, options: Sequence[str]) -> str:
         return f"{question}\nChoose from {', '.join(ascii_uppercase[: len(options)])} in the picture."
     lines = [f"({letter}) {option}" for letter, option in lettered(options)]
     return "\n".join([question, *lines])
+
+
+def without_request(question: str) -> str:
+    """The question without a closing request to answer at once, which contradicts the one to reason first."""
+    return _CURT.sub("", question)
 
 
 def inline_options(question: str) -> tuple[str, ...]:

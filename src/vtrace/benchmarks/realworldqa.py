@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from ..types import Example, Gold
-from .options import choice, inline_options
+from .options import choice, inline_options, without_request
 from .pictures import picture
 from .quantity import read_quantity
 from .rows import Row
 from .source import Source
 
-# Every question closes with a request to answer at once, which contradicts the request to reason first.
-_CURT = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
-
 
 def _example(row: Row) -> Example:
-    question, answer = _CURT.sub("", row["question"]), row["answer"].strip()
+    question, answer = without_request(row["question"]), row["answer"].strip()
     gold = choice(inline_options(question), answer) if len(answer) == 1 and answer.isalpha() else None
     if gold is None:
         gold = Gold("maths" if read_quantity(answer) else "words", (answer,))

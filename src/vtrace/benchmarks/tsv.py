@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ..errors import InputError, first_line
 from ..types import Example, Gold
-from .options import choice, inline_options, literal_list, with_options
+from .options import choice, drawn, inline_options, literal_list, with_options, without_request
 from .pictures import from_base64, picture
 from .quantity import read_quantity
 from .rows import Row, Rows, check_columns
@@ -107,14 +107,16 @@ def tsv_example(row: Row, free: str) -> Example:
     images = tuple(picture(data) for data in row["image"])
     if not images:
         raise InputError("there is no picture")
+    question, answer = without_request(row["question"]), row["answer"].strip()
     listed = row.get("choices") or row.get("options") or ""
     options = tuple(row[letter] for letter in ascii_uppercase if row.get(letter)) or (
-        literal_list(listed) if listed.startswith("[") else inline_options(row["question"])
+        literal_list(listed) if listed.startswith("[") else inline_options(question)
     )
-    inside = options and inline_options(row["question"]) == options
-    question = row["question"] if inside else with_options(row["question"], options)
-    answer = row["answer"].strip()
-    gold = choice(options, answer) if options else None
+    options = drawn(options)
+    if question and inline_options(question) != options:
+        question = with_options(question, options)
+    lettered = options or row.get("question_type", "").startswith("multi")
+    gold = choice(options, answer) if lettered else None
     if gold is None:
         precision = read_quantity(row.get("precision") or "")
         gold = Gold(free, (answer,), decimals=None if precision is None else int(precision.value))

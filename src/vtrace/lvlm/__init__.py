@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from .gemma import GEMMA3
 from .idefics import IDEFICS3
 from .internvl import INTERNVL
 from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
+from .paligemma import PALIGEMMA
 from .pixtral import PIXTRAL
 from .processor import load_processor, load_text_processor
 from .qwen_vl import GLM_V, QWEN2_VL, QWEN3_VL
@@ -28,7 +30,7 @@ from .text import TEXT
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
 EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
 FAMILIES = (
-    QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PIXTRAL, GLM_V, TEXT,
+    QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PALIGEMMA, PIXTRAL, GLM_V, TEXT,
 )  # fmt: skip
 _CROSS = "pictures reach it through cross-attention and have no positions in the sequence that could be scored"
 _LINEAR = "some of its layers have no attention weights, so what they move between positions cannot be traced"
@@ -39,7 +41,7 @@ REFUSED = {  # why, by model type
     "idefics": _CROSS,
     "gemma2": _CAPPED,
     "gpt_oss": "its attention has sinks: weights that go to no position, which the method does not account for",
-    "paligemma": "all positions of its prompt read each other in both directions, and the method follows one",
+    "paligemma": f"PaliGemma 2 has Gemma 2 inside: {_CAPPED}",
     "qwen3_next": _LINEAR,
     "qwen3_5": _LINEAR,
     "qwen3_5_moe": _LINEAR,
@@ -115,11 +117,13 @@ def load(
             source, dtype="auto" if packed else dtype, attn_implementation="sdpa", **packed, **placed, **where
         )
         read = load_processor if has_pictures(family) else load_text_processor
-        processor = read(source, model.config.model_type, **where)
+        processor: Any = read(source, model.config.model_type, **where)
     except Exception as error:  # weights and configurations can be damaged in many ways
         raise ModelError(f"cannot load {name}: {_reason(error)}") from error
     if has_pictures(family) and not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; is its processor_config.json complete?")
+    if family.chat_template and not processor.chat_template:
+        processor.chat_template = family.chat_template
     try:
         model = model if placed else model.to(device)
     except (RuntimeError, AssertionError) as error:
@@ -137,10 +141,16 @@ def _quantisation(dtype: str | torch.dtype) -> dict[str, Any]:
         )
     from transformers import BitsAndBytesConfig
 
+    logging.getLogger("bitsandbytes.autograd._functions").addFilter(_not_the_cast)
     options: dict[str, Any] = {"load_in_8bit": True} if dtype == "int8" else {"load_in_4bit": True}
     if dtype == "int4":
         options |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
     return {"quantization_config": BitsAndBytesConfig(**options)}
+
+
+def _not_the_cast(record: logging.LogRecord) -> bool:
+    """What int8 does to every input of every layer is no news the second time, and was asked for the first."""
+    return not str(record.msg).startswith("MatMul8bitLt: inputs will be cast")
 
 
 def locate(name: str) -> tuple[str, dict[str, str]]:

@@ -80,5 +80,7 @@ class Family:
     extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # what else reaches image positions, row by row
     with_extras: Callable[[Arguments, list[Tensor]], Arguments] = lambda arguments, rows: arguments
     extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # which of them belong to masked positions (B,T)
+    chat_template: str = ""  # where checkpoints have none
+    response_ones: tuple[str, ...] = ("attention_mask",)  # inputs that are 1 for tokens of the response, and not 0
     tile: Callable[[Any], int] | None = None  # config -> tokens in a row that are encoded apart from all others, if so
     patch_embed: Callable[[Any], Any] | None = None  # module that embeds processed pixels patch by patch, if it can

@@ -1,13 +1,15 @@
 """Processors: the hub's own where it loads, image-only ones where torchvision is missing, and one for text alone.
 
 Many processors insist on a video processor, which insists on torchvision. Pictures need neither, so without
-torchvision the same class is built from its image processor and tokenizer alone.
+torchvision the same class is built from its image processor and tokenizer alone. Image processors are taken from their
+own modules: transformers 5.5 hides those of Idefics3 and SmolVLM without torchvision, although they do not use it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import transformers
@@ -21,16 +23,17 @@ from transformers import (
 )
 from transformers.utils import is_torchvision_available
 
-WITH_VIDEO = {  # processor and image processor by model type
-    "qwen2_vl": ("Qwen2VLProcessor", "Qwen2VLImageProcessorPil"),
-    "qwen2_5_vl": ("Qwen2_5_VLProcessor", "Qwen2VLImageProcessorPil"),
-    "qwen3_vl": ("Qwen3VLProcessor", "Qwen2VLImageProcessorPil"),
-    "qwen3_vl_moe": ("Qwen3VLProcessor", "Qwen2VLImageProcessorPil"),
-    "glm4v": ("Glm4vProcessor", "Glm4vImageProcessorPil"),
-    "glm4v_moe": ("Glm4vProcessor", "Glm4vImageProcessorPil"),
-    "internvl": ("InternVLProcessor", "GotOcr2ImageProcessorPil"),
-    "llava_onevision": ("LlavaOnevisionProcessor", "LlavaOnevisionImageProcessorPil"),
-    "smolvlm": ("SmolVLMProcessor", "SmolVLMImageProcessorPil"),
+WANT_TORCHVISION = {  # processor, and module and class of its image processor, by model type
+    "qwen2_vl": ("Qwen2VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen2_5_vl": ("Qwen2_5_VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_vl": ("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_vl_moe": ("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "glm4v": ("Glm4vProcessor", "glm4v", "Glm4v"),
+    "glm4v_moe": ("Glm4vProcessor", "glm4v", "Glm4v"),
+    "internvl": ("InternVLProcessor", "got_ocr2", "GotOcr2"),
+    "llava_onevision": ("LlavaOnevisionProcessor", "llava_onevision", "LlavaOnevision"),
+    "idefics3": ("Idefics3Processor", "idefics3", "Idefics3"),
+    "smolvlm": ("SmolVLMProcessor", "smolvlm", "SmolVLM"),
 }
 
 
@@ -57,11 +60,21 @@ class TextProcessor:
 
 def load_processor(name: str, kind: str, **where: Any) -> Any:
     """The processor of a checkpoint of this model type; `where` is a revision, say."""
-    if is_torchvision_available() or kind not in WITH_VIDEO:
+    if is_torchvision_available() or kind not in WANT_TORCHVISION:
         return AutoProcessor.from_pretrained(name, **where)
-    processor, images = (getattr(transformers, part) for part in WITH_VIDEO[kind])
-    parts = {"image_processor": images.from_pretrained(name, **where), "video_processor": None}
-    return image_only(processor).from_pretrained(name, **parts, **where)
+    processor, module, images = WANT_TORCHVISION[kind]
+    whole = getattr(transformers, processor)
+    settings, _ = whole.get_processor_dict(name, **where)
+    parts = [by_pillow(module, images).from_pretrained(name, **where), AutoTokenizer.from_pretrained(name, **where)]
+    without = {"video_processor": None} if "video_processor" in whole.get_attributes() else {}
+    return image_only(whole).from_args_and_dict(parts, settings | without)
+
+
+def by_pillow(module: str, name: str) -> Any:
+    """An image processor that needs no torchvision."""
+    return getattr(
+        import_module(f"transformers.models.{module}.image_processing_pil_{module}"), f"{name}ImageProcessorPil"
+    )
 
 
 def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:

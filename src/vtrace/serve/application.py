@@ -34,7 +34,7 @@ def create_app(desk: Desk, runs: Runs, token: str = "") -> FastAPI:
     app.state.desk, app.state.runs = desk, runs
     app.include_router(explanations.router)
     app.include_router(evaluations.router)
-    app.add_api_route("/", start_page, include_in_schema=False, methods=["GET"])
+    app.add_api_route("/", start_page, include_in_schema=False, methods=["GET", "HEAD"])
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_exception_handler(VTraceError, _bad_input)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -72,12 +72,18 @@ def _measure(
     """Points of every item; one line of a file each, so that an interrupted study goes on where it stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     radius = blur or benchmark.blur
-    settings = {"model": lvlm.name, "benchmark": benchmark.name, "seed": seed, "blur": radius}
+    settings = {
+        "model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name, "seed": seed, "blur": radius,
+    }  # fmt: skip
     path, known = folder / "points.jsonl", {}
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     for entry in filter(None, map(_entry, lines)):
-        if entry["settings"] != settings:
-            raise InputError(f"{folder} holds a study with other settings ({entry['settings']}); choose another --out")
+        before = entry["settings"]
+        if other := [key for key in settings if before.get(key) != settings[key]]:
+            key = other[0]
+            raise InputError(
+                f"{folder} was made with {key} {before.get(key)!r}, not {settings[key]!r}; choose another --out"
+            )
         known[entry["item"]] = entry["points"]
     count = min(limit, benchmark.size)
     found: dict[str, list[Point]] = {}

@@ -104,6 +104,10 @@ function writeShare(context, text, x, y, w, h, ink) {
   context.fillText(text, x + w / 2, y + h / 2);
 }
 
+/** What all patches of a panel have together. */
+const panelShare = (trace, shares, panel) =>
+  trace.evidence.reduce((sum, item, k) => sum + (item.panel === panel ? Math.abs(shares[k]) : 0), 0);
+
 /** Where a panel's patch is on the screen: its middle, in pixels of the window. */
 export function patchMiddle(trace, k) {
   const item = trace.evidence[k];
@@ -124,15 +128,19 @@ export function showPictures(trace, pictures, act) {
     canvas.setAttribute("aria-roledescription", "grid of patches");
     canvas.setAttribute("aria-label", `${panel.title || "Picture"}: arrow keys move over its patches, Enter follows one`);
     listen(canvas, trace, index, act);
-    const caption = panel.title ? [make("figcaption", { className: "faint small" }, panel.title)] : [];
-    element("pictures").append(make("figure", {}, canvas, ...caption));
+    element("pictures").append(make("figure", {}, canvas));
     return canvas;
   });
+  const captions = panels.length < 2 ? [] : panels.map((canvas) => make("figcaption", { className: "faint small" }));
+  captions.forEach((caption, index) => panels[index].after(caption));
   element("pictures").className = panels.length > 1 ? "several" : "";
   let last = null;
   const paint = (view) => {
     last = view;
     const pixel = window.devicePixelRatio || 1;
+    captions.forEach((caption, index) => {
+      caption.textContent = `${trace.panels[index].title || "picture"}: ${percent(panelShare(trace, view.scale.shares, index))}`;
+    });
     panels.forEach((canvas, index) => {
       const width = Math.max(1, canvas.clientWidth * pixel);
       const cursor = canvas.matches(":focus-visible") ? canvas.cursor : null;
