@@ -118,10 +118,10 @@ def chapter(args: argparse.Namespace, name: str) -> str:
     text += ["### In words", "", *(f"- {line}" for line in judgements(table, every)), ""]
     text += ["### Test split", "", markdown(table, intervals=False), ""]
     if len(every.methods) > len(table.methods):
-        text += [f"### More methods, first {args.others} examples", "", markdown(rise(every)), ""]
+        text += [f"### More methods, {every.lines[0].items} examples", "", markdown(rise(every)), ""]
     if SLOWEST in present(run):
         slow = tabulate(run, methods=[*table.methods, SLOWEST])
-        text += [f"### HETA, first {args.slowest} examples", "", markdown(rise(slow)), ""]
+        text += [f"### HETA, {slow.lines[0].items} examples", "", markdown(rise(slow)), ""]
     text += ["### Where the model is right and where it is wrong", ""]
     split = tabulate(run, methods=table.methods, subsets=("correct", "incorrect"), evidence=False)
     split_lines = [x for x in split.lines if x.metric == "RISE ins"]

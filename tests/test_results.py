@@ -44,5 +44,5 @@ def test_a_page_from_a_small_run(results, tmp_path):
     assert "2 test examples" in text
     assert "The benchmark" in text
     assert "Target answer, joint setting: VTrace" in text
-    assert "### More methods, first 1 examples" in text
+    assert "### More methods, 1 examples" in text
     assert "| random | centre |" in text
