@@ -126,7 +126,7 @@ def chapter(args: argparse.Namespace, name: str) -> str:
     split = tabulate(run, methods=table.methods, subsets=("correct", "incorrect"), evidence=False)
     split_lines = [x for x in split.lines if x.metric == "RISE ins"]
     text += [markdown(replace(split, lines=split_lines)), ""]
-    text += studies(folder, name)
+    text += studies(folder, name, args.study_items)
     return "\n".join(text)
 
 
@@ -193,7 +193,7 @@ def judgements(table: Table, every: Table) -> list[str]:
     return found
 
 
-def studies(folder: Path, name: str) -> list[str]:
+def studies(folder: Path, name: str, items: int) -> list[str]:
     """Plots and tables of the studies, copied next to the page."""
     text: list[str] = []
     for study in (*STUDIES, *PROFILES):
@@ -201,7 +201,7 @@ def studies(folder: Path, name: str) -> list[str]:
         if not (source / f"{study}.md").exists():
             continue
         if not text:
-            text += ["### Studies (dev split)", ""]
+            text += ["### Studies", "", f"On {items} examples of the dev split or fewer, so intervals are wide.", ""]
         plot = HERE / "results" / f"{name}-{study}.png"
         plot.parent.mkdir(exist_ok=True)
         shutil.copy(source / f"{study}.png", plot)
