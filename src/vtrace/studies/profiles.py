@@ -217,8 +217,8 @@ PROFILES: dict[str, Profile] = {
         "time and memory by length, and time against faithfulness",
         {
             "seconds": Panel("tokens", "seconds", (True, True)),
-            "memory": Panel("tokens", "peak memory above the model's, MB", (True, True)),
-            "faithfulness": Panel("seconds", "RISE insertion, image, target: answer", (True, False), scatter=True),
+            "memory": Panel("tokens", "peak memory above the model's, MB", (True, False)),
+            "faithfulness": Panel("seconds", "RISE insertion, image, target: answer", scatter=True),
         },
         efficiency,
         limit=6,
