@@ -10,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -43,16 +44,17 @@ WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint
 
 def measure(args: argparse.Namespace) -> None:
     """All runs and studies that are missing: all methods first, as some metrics need leave-one-out with them."""
-    jobs = [(name, kind, part) for kind in RUNS for name in args.models for part in range(args.workers)]
+    rounds = [[(name, kind, part) for name in args.models for part in range(args.workers)] for kind in RUNS]
     studies = [(name, s, 0) for name in args.models for s in args.studies if name == "pinhole" or s in BOTH]
-    jobs += [job for job in studies if job[1] not in TIMED]
+    rounds.append([job for job in studies if job[1] not in TIMED])
     if args.workers == 1:
-        for job in jobs:
+        for job in chain(*rounds):
             run_job(args, *job)
     else:  # processes of one thread each: on a CPU, two of them do more than one with two threads
         with ProcessPoolExecutor(args.workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-            for done in [pool.submit(run_job, args, *job) for job in jobs]:
-                done.result()
+            for jobs in rounds:  # one after the other, as a share of the examples is one file
+                for done in [pool.submit(run_job, args, *job) for job in jobs]:
+                    done.result()
     for job in studies:
         if job[1] in TIMED:
             run_job(args, *job)

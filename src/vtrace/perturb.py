@@ -77,9 +77,8 @@ class Perturbation:
                 for part in side_by_side(self._encode, _split(new, together), device):
                     self._features.update(part)
             found += side_by_side(self._decode, _split(wave, together), device)
-            while len(self._features) > size * len(
-                self._tiles
-            ):  # settings and directions often show the same picture: recent ones stay
+            # Settings and directions often show the same picture: recent ones stay.
+            while len(self._features) > size * len(self._tiles):
                 self._features.popitem(last=False)
             progress(min(k + size, len(states)), len(states))
         return torch.cat(found)
