@@ -103,7 +103,8 @@ def _line(table: Table, target: str, subset: str, setting: str, metric: str) -> 
 
 def _bars(study: Study, run: Run, table: Table) -> Figure:
     """Insertion and deletion beside each other, with intervals; one panel per target, subset and setting."""
-    panels = [(t, s) for t in study.targets for s in study.subsets]
+    measured = {(line.target, line.subset) for line in table.lines}  # a model may never be wrong on a few examples
+    panels = [(t, s) for t in study.targets for s in study.subsets if (t, s) in measured]
     names = list(study.variants)
     figure, axes = _figure(len(panels), 2, 11, 1.2 + len(panels) * (0.9 + 0.36 * len(names)))
     for row, (target, subset) in enumerate(panels):
