@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -11,6 +12,7 @@ from vtrace.benchmarks import find_benchmark
 from vtrace.errors import InputError
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
+from vtrace.files import read_lines
 from vtrace.methods import METHODS
 from vtrace.studies import STUDIES, Study, find_study
 from vtrace.studies.plots import draw
@@ -53,6 +55,39 @@ def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhol
     for plot in ("lines", "curves"):
         other = Study("drawn otherwise", tiny.variants, plot, "x", {"s": [(1.0, "a"), (2.0, "b")]})
         assert all(path.exists() for path in draw(plot, other, run, tabulate(run), tmp_path))
+
+
+def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinhole, tmp_path, monkeypatch):
+    shapes = find_benchmark("shapes-dev")
+
+    def example(number):  # Pinhole is seldom wrong, so some of the truth is changed
+        known = shapes.example(number)
+        return replace(known, answer="no such thing") if number in (3, 4, 7) else known
+
+    tiny = Study("right and wrong", {"a": ("random", {})}, subsets=("correct", "incorrect"))
+    monkeypatch.setitem(STUDIES, "tiny", tiny)
+    changed = replace(shapes, example=example)
+    page, *_ = run_study("tiny", pinhole, changed, tmp_path, limit=4)
+    run = read_run(tmp_path / "tiny")
+    assert [(row["key"], row["correct"]) for row in run.rows["item"]] == [
+        ("dev-00000", 1), ("dev-00001", 1), ("dev-00003", 0), ("dev-00004", 0),
+    ]  # fmt: skip
+    assert "| response, incorrect | 2 |" in page.read_text()
+    assert len(read_lines(tmp_path / "tiny" / "verdicts.jsonl")) == 5  # the search stops when it has enough
+
+    def fail(*args, **kwargs):
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr("vtrace.studies.balance.trace", fail)
+    text = page.read_text()
+    assert run_study("tiny", pinhole, changed, tmp_path, limit=4)[0].read_text() == text
+
+
+def test_a_benchmark_without_answers_has_no_right_and_wrong_ones(pinhole, tmp_path):
+    shapes = find_benchmark("shapes-dev")
+    unknown = replace(shapes, size=2, example=lambda number: replace(shapes.example(number), answer=None))
+    with pytest.raises(InputError, match="none of 2 answers to shapes-dev could be graded"):
+        run_study("correctness", pinhole, unknown, tmp_path, limit=4)
 
 
 def test_the_command_lists_studies_and_refuses_others(run):

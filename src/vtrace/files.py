@@ -10,6 +10,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def read_json(path: Path, what: str) -> Any:
         raise InputError(f"there is no file {path}") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is not {what}: {first_line(error)}") from error
+
+
+def read_lines(path: Path) -> list[Any]:
+    """The entries of a JSONL file, if it exists. The last line of a killed process may be cut off and is left out."""
+    entries = []
+    for line in path.read_text("utf-8").splitlines() if path.exists() else []:
+        with suppress(ValueError):
+            entries.append(json.loads(line))
+    return entries
 
 
 def from_document(document: Any, name: str = "the document") -> Trace | Attribution:

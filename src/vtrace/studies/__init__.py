@@ -70,7 +70,7 @@ STUDIES: dict[str, Study] = {
         "curves",
     ),
     "correctness": Study(
-        "faithfulness where the model is right and where it is wrong",
+        "faithfulness where the model is right and where it is wrong, half of the examples each",
         {"VTrace": ("vtrace", {}), **{name: (name, {}) for name in ("ifr", "flashtrace", "attnlrp", "random")}},
         subsets=("correct", "incorrect"),
     ),

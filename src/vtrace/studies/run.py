@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +13,11 @@ from ..faithfulness.run import Plan, Report, evaluate
 from ..faithfulness.statistics import Summary, summarise
 from ..faithfulness.store import read_run
 from ..faithfulness.tables import markdown, tabulate
-from ..files import write_atomically
+from ..files import read_lines, write_atomically
 from ..generate import trace
 from ..lvlm import Lvlm
 from . import Study, find_study
+from .balance import balanced
 from .plots import draw, draw_profile
 from .profiles import Point, Profile
 
@@ -51,6 +51,8 @@ def _run_variants(
         options={label: options for label, (_, options) in study.variants.items() if options},
         variants={label: method for label, (method, _) in study.variants.items()},
     )  # fmt: skip
+    if "incorrect" in study.subsets:
+        benchmark = balanced(lvlm, benchmark, limit, folder, report)
     evaluate(lvlm, benchmark, plan, folder, limit=limit, report=report)
     run = read_run(folder)
     table = tabulate(run, methods=list(study.variants), subsets=study.subsets, against=next(iter(study.variants)))
@@ -76,8 +78,7 @@ def _measure(
         "model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name, "seed": seed, "blur": radius,
     }  # fmt: skip
     path, known = folder / "points.jsonl", {}
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    for entry in filter(None, map(_entry, lines)):
+    for entry in read_lines(path):
         before = entry["settings"]
         if other := [key for key in settings if before.get(key) != settings[key]]:
             key = other[0]
@@ -100,14 +101,6 @@ def _measure(
         found[key] = known[key]
     report(count, count, "")
     return found
-
-
-def _entry(line: str) -> dict[str, Any] | None:
-    """A line of the file; the last one of a killed process may be cut off."""
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
 
 
 def _means(profile: Profile, items: list[list[Point]]) -> Means:

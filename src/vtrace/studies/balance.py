@@ -1,0 +1,61 @@
+"""As many right answers as wrong ones, from a model that may seldom be wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from ..benchmarks import Benchmark
+from ..benchmarks.grade import CORRECT, grade
+from ..errors import InputError, VTraceError
+from ..faithfulness.run import Report
+from ..files import read_lines
+from ..generate import trace
+from ..lvlm import Lvlm
+
+PATIENCE = 50  # examples that are asked, at most, for each one that is wanted
+
+
+def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report: Report) -> Benchmark:
+    """The first right and the first wrong answers, half of `limit` each or as many as were found.
+
+    Verdicts are kept in `folder`, so that nothing is asked twice.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = {"model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name}
+    path = folder / "verdicts.jsonl"
+    known = {e["item"]: e["correct"] for e in read_lines(path) if all(e[key] == asked[key] for key in asked)}
+    wanted, most = {True: limit // 2, False: -(-limit // 2)}, min(PATIENCE * limit, benchmark.size)
+    found: dict[bool, list[int]] = {True: [], False: []}
+    for index in range(most):
+        if all(len(found[side]) == wanted[side] for side in wanted):
+            break
+        key = benchmark.key(index)
+        report(index, most, key)
+        if key not in known:
+            known[key] = _is_right(lvlm, benchmark, index)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"item": key, "correct": known[key], **asked}) + "\n")
+        side = known[key]
+        if side is not None and len(found[side]) < wanted[side]:
+            found[side].append(index)
+    chosen = sorted(found[True] + found[False])
+    if not chosen:
+        raise InputError(f"none of {most} answers to {benchmark.name} could be graded right or wrong")
+    return replace(
+        benchmark,
+        size=len(chosen),
+        key=lambda number: benchmark.key(chosen[number]),
+        example=lambda number: benchmark.example(chosen[number]),
+    )
+
+
+def _is_right(lvlm: Lvlm, benchmark: Benchmark, index: int) -> bool | None:
+    """None where nobody can say, or where the item has to be left out."""
+    try:
+        example = benchmark.example(index)
+        verdict = grade(example, trace(lvlm, example).answer_text)
+    except VTraceError:
+        return None
+    return verdict and CORRECT[verdict]
