@@ -218,6 +218,8 @@ def test_every_benchmark_opens_from_a_table_of_vlmevalkit(tmp_path, name):
         ("mmmu-pro-vision", {"question": "", "options": repr(OPTIONS)}, "Answer the question in the picture.", "large"),
         ("mathvista", {"question": "Which?", "choices": repr(OPTIONS[:2]), "answer": "large"},
          "Which?\n(A) small\n(B) large", "B"),
+        ("hallusionbench", {"question": "Is it round?", "answer": "0"}, "Is it round? Answer yes or no.", "No"),
+        ("hallusionbench", {"question": "Is it round?", "answer": "Yes"}, "Is it round? Answer yes or no.", "yes"),
     ],
 )  # fmt: skip
 def test_traps_are_the_same_in_a_table_of_vlmevalkit(tmp_path, name, row, question, said):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from ..types import Example, Gold
+from .options import YES_OR_NO, yes_or_no
 from .pictures import picture
 from .rows import Row
 from .source import Source
 
-_ANSWERS = {"0": "no", "1": "yes"}  # texts in the file, as all of its numbers are
-
 
 def _example(row: Row) -> Example:
-    answer = _ANSWERS[str(row["gt_answer"])]
-    question = f"{row['question']} Answer yes or no."
+    answer = yes_or_no(row["gt_answer"])
+    question = f"{row['question']} {YES_OR_NO}"
     return Example((picture(row["image"]),), question, answer=answer, gold=Gold("yesno", (answer,)))
 
 

@@ -11,8 +11,14 @@ from typing import Any
 from ..types import Gold
 from .grade import lettered, same_words
 
+YES_OR_NO = "Answer yes or no."  # what questions of this kind ask for
 _HEADING = re.compile(r"\b(?:options|choices)\s*:", re.IGNORECASE)
 _CURT = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
+
+
+def yes_or_no(answer: Any) -> str:
+    """Some files write 1 and 0."""
+    return {"1": "yes", "0": "no"}.get(str(answer), str(answer))
 
 
 def with_options(question: str, options: Sequence[str]) -> str:

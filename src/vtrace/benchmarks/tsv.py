@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ..errors import InputError, first_line
 from ..types import Example, Gold
-from .options import choice, drawn, inline_options, literal_list, with_options, without_request
+from .options import YES_OR_NO, choice, drawn, inline_options, literal_list, with_options, without_request, yes_or_no
 from .pictures import from_base64, picture
 from .quantity import read_quantity
 from .rows import Row, Rows, check_columns
@@ -117,6 +117,8 @@ def tsv_example(row: Row, free: str) -> Example:
         question = with_options(question, options)
     lettered = options or row.get("question_type", "").startswith("multi")
     gold = choice(options, answer) if lettered else None
+    if gold is None and free == "yesno":
+        question, answer = f"{question} {YES_OR_NO}", yes_or_no(answer)
     if gold is None:
         precision = read_quantity(row.get("precision") or "")
         gold = Gold(free, (answer,), decimals=None if precision is None else int(precision.value))
