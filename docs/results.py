@@ -8,7 +8,9 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from multiprocessing import get_context
@@ -30,15 +32,15 @@ from vtrace.studies import PROFILES, STUDIES
 from vtrace.studies.run import run_study
 
 HERE = Path(__file__).parent
-# On every example: the paper's quick methods, ours, and noise. All others, leave-one-out among them, run on a subset,
-# and the slowest one, a minute for an explanation, on a smaller one.
-MAIN = ("vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "random")
+# On every example: all methods but the slow ones. Those, leave-one-out among them, run on a subset, and the slowest
+# one, a minute for an explanation, on a smaller one. The first table has the paper's, ours, and noise.
+FIRST = ("vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "random")
+MAIN = (*FIRST, *(name for name, method in METHODS.items() if method.speed != "slow" and name not in FIRST))
 SLOWEST = "heta"
 TARGETS = ("response", "answer")
 TIMED = ("efficiency",)  # studies that measure time, and so run alone
 RUNS = ("others", "main", "slowest")  # on the test split
 BOTH = ("components", "ordered")  # studies of every model; the others are of Pinhole alone
-CURVES = ("RISE ins", "RISE del", "MAS ins", "MAS del")
 WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint")]
 
 
@@ -61,34 +63,44 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def run_job(args: argparse.Namespace, name: str, kind: str, part: int) -> None:
-    """A share of the test split, or a study; its minutes are written down, over interruptions."""
+    """A share of the test split, or a study."""
     lvlm, folder, began = load(name), args.work / name, time.monotonic()
     label = f"{name}, {kind} {part + 1}/{args.workers}:" if kind in RUNS else f"{name}, {kind}:"
 
     def report(done: int, total: int, key: str) -> None:
         print(f"{label} {done}/{total} ({(time.monotonic() - began) / 60:.1f} min)", file=sys.stderr, flush=True)
 
+    if kind in RUNS:
+        rest = tuple(m for m in METHODS if m != SLOWEST)
+        plans = {"main": (MAIN, args.items), "others": (rest, args.others), "slowest": ((SLOWEST,), args.slowest)}
+        methods, limit = plans[kind]
+        test, shard = find_benchmark("shapes"), (part + 1, args.workers)
+        evaluate(lvlm, test, Plan(methods, TARGETS), folder / "test", limit=limit, shard=shard, report=report)
+    else:
+        limit = min(args.study_items, getattr(PROFILES.get(kind), "limit", args.study_items))
+        run_study(kind, lvlm, find_benchmark("shapes-dev"), folder / "studies", limit=limit, report=report)
+
+
+@contextmanager
+def timed(path: Path) -> Iterator[None]:
+    """Add the minutes of a block to those in a file, also when it is interrupted."""
+    began = time.monotonic()
     try:
-        if kind in RUNS:
-            rest = tuple(m for m in METHODS if m != SLOWEST)
-            plans = {"main": (MAIN, args.items), "others": (rest, args.others), "slowest": ((SLOWEST,), args.slowest)}
-            methods, limit = plans[kind]
-            test, shard = find_benchmark("shapes"), (part + 1, args.workers)
-            evaluate(lvlm, test, Plan(methods, TARGETS), folder / "test", limit=limit, shard=shard, report=report)
-        else:
-            limit = min(args.study_items, getattr(PROFILES.get(kind), "limit", args.study_items))
-            run_study(kind, lvlm, find_benchmark("shapes-dev"), folder / "studies", limit=limit, report=report)
+        yield
     finally:
-        path = folder / "minutes" / f"{kind}-{part + 1}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        known = json.loads(path.read_text()) if path.exists() else 0.0
-        spent = (time.monotonic() - began) / 60 / (1 if kind in TIMED else args.workers)
-        write_atomically(path, lambda file: file.write_text(json.dumps(known + spent)))
+        spent = minutes(path) + (time.monotonic() - began) / 60
+        write_atomically(path, lambda file: file.write_text(json.dumps(spent)))
+
+
+def minutes(path: Path) -> float:
+    return json.loads(path.read_text()) if path.exists() else 0.0
 
 
 def page(args: argparse.Namespace) -> str:
     """The page, every number and every judgement from the runs."""
-    return "\n".join([HEAD.format(seed=0), *(chapter(args, name) for name in args.models)])
+    spent = minutes(args.work / "minutes.json")
+    return "\n".join([HEAD.format(seed=0, minutes=spent), *(chapter(args, name) for name in args.models)])
 
 
 HEAD = """# Results on the embedded models
@@ -97,6 +109,8 @@ Written by `make results` (`docs/results.py`), seed {seed}; every number and eve
 from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole frozen
 response, blur in the picture, pad tokens for words). *Better*, *worse* and *loses* mean that the 95 % bootstrap
 interval of the paired difference excludes zero, *level* that it does not.
+
+All runs of this page took {minutes:.0f} minutes.
 
 These are small models on one synthetic world. What holds here need not hold for large models on photographs, and
 what fails here may well work there.
@@ -109,27 +123,35 @@ def chapter(args: argparse.Namespace, name: str) -> str:
     table = tabulate(run, methods=[m for m in MAIN if m in present(run)], against="vtrace")
     correct = [row["correct"] for row in run.rows["item"]]
     title = "Pinhole (Qwen3-VL)" if name == "pinhole" else "Pinhole-InternVL (InternVL)"
-    minutes = sum(json.loads(path.read_text()) for path in (folder / "minutes").iterdir())
     unfinished = f"**Unfinished: {args.items} were asked for.** " if len(correct) < args.items else ""
     text = [f"## {title}", ""]
     text += [
         f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly. "
-        f"{unfinished}All runs of this model took {minutes:.0f} minutes.", ""
+        f"{unfinished}", ""
     ]  # fmt: skip
     every = tabulate(run, methods=[m for m in METHODS if m in present(run) and m != SLOWEST])
     text += ["### In words", "", *(f"- {line}" for line in judgements(table, every)), ""]
-    text += ["### Test split", "", markdown(table, intervals=False), ""]
+    first = tabulate(run, methods=[m for m in FIRST if m in table.methods], against="vtrace")
+    text += ["### Test split", "", markdown(first), ""]
+    text += [*folded("The same with intervals", markdown(first, intervals=True)), ""]
+    if more := [m for m in table.methods if m not in first.methods]:
+        quick = tabulate(run, methods=["vtrace", *more], against="vtrace")
+        text += ["### Further quick methods", "", markdown(quick), ""]
     if len(every.methods) > len(table.methods):
-        text += [f"### More methods, {every.lines[0].items} examples", "", markdown(rise(every)), ""]
+        text += [f"### All methods, {every.lines[0].items} examples", "", markdown(rise(every)), ""]
     if SLOWEST in present(run):
-        slow = tabulate(run, methods=[*table.methods, SLOWEST])
+        slow = tabulate(run, methods=[*first.methods, SLOWEST])
         text += [f"### HETA, {slow.lines[0].items} examples", "", markdown(rise(slow)), ""]
     text += ["### Where the model is right and where it is wrong", ""]
-    split = tabulate(run, methods=table.methods, subsets=("correct", "incorrect"), evidence=False)
+    split = tabulate(run, methods=first.methods, subsets=("correct", "incorrect"), evidence=False)
     split_lines = [x for x in split.lines if x.metric == "RISE ins"]
     text += [markdown(replace(split, lines=split_lines)), ""]
     text += studies(folder, name, args.study_items)
     return "\n".join(text)
+
+
+def folded(title: str, text: str) -> list[str]:
+    return [f"<details><summary>{title}</summary>", "", *text.splitlines(), "", "</details>"]
 
 
 def rise(table: Table) -> Table:
@@ -155,44 +177,58 @@ def against(line: Line, method: str) -> str:
 
 def judgements(table: Table, every: Table) -> list[str]:
     """What holds and what does not, in sentences: of the main methods, and of leave-one-out among all of them."""
-    image = line_of(every, "response", "image", "RISE ins")
-    noise, measured = image.cells["random"].mean, image.cells["loo"].mean
-    fair = noise <= 0.62 and measured - noise >= 0.15
-    found = [
-        f"The benchmark {'discriminates' if fair else 'does not discriminate as it should'}: random order reaches "
-        f"{noise:.3f} in image insertion (at most 0.62 wanted), leave-one-out {measured:.3f} "
-        f"({image.items} examples)."
-    ]
+    found = [discrimination(table, every)]
     rivals = [m for m in table.methods if m not in ("vtrace", "vtrace-ordered", "random")]
+    for metric in ("RISE", "MAS"):
+        for target, setting in WHERE:
+            lines = [line_of(table, target, setting, f"{metric} {mode}") for mode in ("ins", "del")]
+            sides: dict[str, list[str]] = {"worse": [], "level": [], "better": [], "mixed": []}
+            for rival in rivals:
+                verdicts = [against(line, rival) for line in lines]
+                side = verdicts[0] if verdicts[0] == verdicts[1] else "mixed"
+                said = f" ({OWN[verdicts[0]]} in insertion, {OWN[verdicts[1]]} in deletion)" if side == "mixed" else ""
+                sides[side].append(f"{rival} {means(lines, rival)}{said}")
+            said = "; ".join(f"{words} {', '.join(sides[side])}" for side, words in SIDES.items() if sides[side])
+            own = f"VTrace ({metric} insertion/deletion {means(lines, 'vtrace')})"
+            found.append(f"Target {target}, {setting} setting: {own} {said}.")
     for target, setting in WHERE:
         lines = [line_of(table, target, setting, metric) for metric in ("RISE ins", "RISE del")]
-        own = "/".join(f"{line.cells['vtrace'].mean:.3f}" for line in lines)
-        sides: dict[str, list[str]] = {"better": [], "worse": [], "level": []}
-        for rival in rivals:
-            verdicts = {against(line, rival) for line in lines}
-            side = "level" if verdicts == {"level"} or verdicts == {"better", "worse"} else (verdicts - {"level"}).pop()
-            numbers = "/".join(f"{line.cells[rival].mean:.3f}" for line in lines)
-            sides[side].append(f"{rival} {numbers}")
-        said = "; ".join(
-            f"{words} {', '.join(sides[side])}"
-            for side, words in (("worse", "beats"), ("level", "is level with"), ("better", "**loses to**"))
-            if sides[side]
-        )
-        found.append(f"Target {target}, {setting} setting: VTrace (RISE insertion/deletion {own}) {said}.")
-    for target, setting in WHERE:
-        lines = [line_of(table, target, setting, metric) for metric in ("RISE ins", "RISE del")]
-        own, ordered = ("/".join(f"{line.cells[m].mean:.3f}" for line in lines) for m in ("vtrace", "vtrace-ordered"))
         verdicts = [against(line, "vtrace-ordered") for line in lines]
         found.append(
-            f"Ordered paths against the paper's sum, target {target}, {setting}: {ordered} against {own}; "
-            f"{verdicts[0]} in insertion, {verdicts[1]} in deletion."
+            f"Ordered paths against the paper's sum, target {target}, {setting}: {means(lines, 'vtrace-ordered')} "
+            f"against {means(lines, 'vtrace')}; {verdicts[0]} in insertion, {verdicts[1]} in deletion."
         )
-    for target in TARGETS:
-        line = line_of(table, target, "image evidence", "auc")
-        order = sorted(line.cells, key=lambda m: -line.cells[m].mean)
-        ranks = ", ".join(f"{m} {line.cells[m].mean:.3f}" for m in order)
-        found.append(f"Rank AUC of the patches that show the evidence, target {target}: {ranks}.")
+    for metric, name in (("auc", "Rank AUC"), ("energy", "Energy")):
+        for target in TARGETS:
+            cells = line_of(table, target, "image evidence", metric).cells
+            ranks = ", ".join(f"{m} {cells[m].mean:.3f}" for m in sorted(cells, key=lambda m: -cells[m].mean))
+            found.append(f"{name} of the patches that show the evidence, target {target}: {ranks}.")
     return found
+
+
+SIDES = {"worse": "beats", "level": "is level with", "better": "**loses to**", "mixed": "is mixed against"}
+OWN = {"worse": "better", "level": "level", "better": "worse"}  # of VTrace, where its rival is what the key says
+
+
+def discrimination(table: Table, every: Table) -> str:
+    """Whether rankings can be told apart: from noise, and from each other."""
+    few, image = (line_of(t, "response", "image", "RISE ins") for t in (every, table))
+    noise, measured = few.cells["random"].mean, few.cells["loo"].mean
+    fair = image.cells["random"].mean <= 0.62 and measured - noise >= 0.15
+    close = []
+    for target in TARGETS:
+        heights = [cell.mean for cell in line_of(table, target, "image", "RISE ins").cells.values()]
+        close.append(f"{sum(max(heights) - h < 0.01 for h in heights)} of {len(heights)} for target {target}")
+    return (
+        f"The benchmark {'discriminates' if fair else 'does not discriminate as it should'}: in image insertion, "
+        f"random order reaches {image.cells['random'].mean:.3f} ({image.items} examples; at most 0.62 wanted); on the "
+        f"{few.items} examples that leave-one-out ran on, it reaches {measured:.3f} and random order {noise:.3f}. "
+        f"Methods within 0.01 of the best: {', '.join(close)}."
+    )
+
+
+def means(lines: list[Line], method: str) -> str:
+    return "/".join(f"{line.cells[method].mean:.3f}" for line in lines)
 
 
 def studies(folder: Path, name: str, items: int) -> list[str]:
@@ -209,17 +245,17 @@ def studies(folder: Path, name: str, items: int) -> list[str]:
         shutil.copy(source / f"{study}.png", plot)
         _, about, _, *tables = (source / f"{study}.md").read_text("utf-8").split("\n\n")
         text += [f"#### {study}", "", about, "", f"![{study}](results/{plot.name})", ""]
-        text += ["<details><summary>Table</summary>", "", *"\n\n".join(tables).splitlines(), "", "</details>", ""]
+        text += [*folded("Table", "\n\n".join(tables)), ""]
     return text
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(EMBEDDED), choices=list(EMBEDDED))
-    parser.add_argument("--items", type=int, default=200, help="test examples for the quick methods")
-    parser.add_argument("--others", type=int, default=8, help=f"test examples for all methods but {SLOWEST}")
+    parser.add_argument("--items", type=int, default=200, help="test examples for all methods that are not slow")
+    parser.add_argument("--others", type=int, default=8, help=f"test examples for the slow ones but {SLOWEST}")
     parser.add_argument("--slowest", type=int, default=2, help=f"test examples for {SLOWEST}")
-    parser.add_argument("--study-items", type=int, default=12, help="dev examples per study")
+    parser.add_argument("--study-items", type=int, default=8, help="dev examples per study")
     parser.add_argument("--studies", nargs="*", default=[*STUDIES, *PROFILES])
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")
     parser.add_argument("--work", type=Path, default=Path("build/results"), help="runs and studies")
@@ -227,7 +263,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results.md")
     args = parser.parse_args()
     if not args.page_only:
-        measure(args)
+        with timed(args.work / "minutes.json"):
+            measure(args)
     text = page(args)
     print(f"wrote {write_atomically(args.out, lambda file: file.write_text(text, 'utf-8'))}")
 

@@ -61,7 +61,7 @@ def test_likelihoods_equal_one_plain_pass_over_a_picture_composed_in_pixels(pinh
 
 def test_the_ends_are_the_clean_and_the_fully_perturbed_likelihood(pinhole, trace, attribution):
     measure = Measure(pinhole, trace)
-    curves = measure.curves([attribution], ("joint",), steps=2)[0]
+    curves = measure.curves([attribution.scores], ("joint",), steps=2)[0]
     clean, perturbed = measure.likelihoods([frozenset(), frozenset(measure.deletable("joint"))])
     logs = pinhole.seam.log_probabilities(encode_trace(pinhole, trace), torch.tensor(trace.ids), trace.prompt_length)
     assert clean == pytest.approx(logs.mean().exp().item(), rel=1e-5)

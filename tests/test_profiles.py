@@ -85,6 +85,6 @@ def test_items_that_cannot_be_measured_are_counted(pinhole, tmp_path, monkeypatc
     seen: list[int] = []
     monkeypatch.setitem(PROFILES, "tiny", Profile("half of it", {"p": Panel("x", "y")}, measure, limit=2))
     page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path)
-    assert "1 examples, seed 0. Left out, because they have no final answer or are too long: 1." in page.read_text()
+    assert "1 examples, seed 0.\nLeft out, 1 of 2: no final answer.\n" in page.read_text()
     lines = (tmp_path / "tiny/points.jsonl").read_text().splitlines()
-    assert [len(json.loads(line)["points"]) for line in lines] == [1, 0]
+    assert [json.loads(line)["points"] for line in lines] == [[["p", "s", 0.0, 1.0]], "no final answer"]

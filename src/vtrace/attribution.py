@@ -266,8 +266,14 @@ def relative_to_inputs(logs: np.ndarray, inputs: list[int]) -> tuple[np.ndarray,
 
 def log_scores_of(pairwise: Tensor, targets: Sequence[Sequence[int]], options: Options) -> Tensor:
     """log u with one column per target."""
+    receivers = receivers_of(pairwise, targets, options)
+    return log_scores(pairwise, receivers, options.gamma, options.multihop, options.hops)
+
+
+def receivers_of(pairwise: Tensor, targets: Sequence[Sequence[int]], options: Options) -> Tensor:
+    """T,k: one where a target is read."""
     back = 1 if options.receivers == "predictor" else 0
     receivers = torch.zeros(len(pairwise), len(targets), device=pairwise.device)
     for column, positions in enumerate(targets):
         receivers[[p - back for p in positions], column] = 1
-    return log_scores(pairwise, receivers, options.gamma, options.multihop, options.hops)
+    return receivers

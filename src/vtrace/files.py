@@ -52,6 +52,17 @@ def read_lines(path: Path) -> list[Any]:
     return entries
 
 
+def append_line(path: Path, entry: Any) -> None:
+    """One more entry of a JSONL file, on a line of its own even if the one before was cut off."""
+    try:
+        with path.open("a+b") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            torn = file.read(1) not in (b"", b"\n")
+            file.write(b"\n" * torn + json.dumps(entry).encode("utf-8") + b"\n")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; what was measured before is kept") from error
+
+
 def from_document(document: Any, name: str = "the document") -> Trace | Attribution:
     """A trace or an attribution from its JSON form."""
     schema = document.get("schema") if isinstance(document, dict) else None

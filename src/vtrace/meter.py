@@ -19,6 +19,7 @@ class Meter:
     def __init__(self, device: torch.device):
         self.device = device
         self.peak: int | None = None  # bytes, of the last block; None where the system does not tell
+        _return_free_memory()
         self._start = self._in_use()
 
     @contextmanager
@@ -48,7 +49,7 @@ class Meter:
 
 
 def _return_free_memory() -> None:
-    """What the allocator keeps of earlier work would be counted for whoever comes next."""
+    """What the allocator keeps of earlier work would be counted for whoever comes next, or hide what they need."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from ..attribution import Attribution
+import numpy as np
+
 from ..lvlm import Lvlm
 from ..perturb import BLUR, Perturbation
 from ..types import Trace
 from .curves import STEPS, Curve, Mode, curve_of, groups_of, mass_of, ranked, states_of
 
-Setting = Literal["image", "joint"]
+Setting = Literal["image", "question", "joint"]
 MODES: tuple[Mode, ...] = ("insertion", "deletion")
 
 
@@ -33,21 +34,21 @@ class Measure:
         return [self._known[state] for state in states]
 
     def deletable(self, setting: Setting) -> list[int]:
-        """Positions that are perturbed: of the image, or of image and question."""
-        return self.trace.positions("image") if setting == "image" else self.trace.positions("image", "question")
+        """Positions that are perturbed: of the image, of the question, or of both."""
+        return self.trace.positions("image", "question") if setting == "joint" else self.trace.positions(setting)
 
     def curves(
-        self, attributions: Sequence[Attribution], settings: Sequence[Setting] = ("image", "joint"), steps: int = STEPS
+        self, rankings: Sequence[np.ndarray], settings: Sequence[Setting] = ("image", "joint"), steps: int = STEPS
     ) -> list[dict[tuple[Setting, Mode], Curve]]:
-        """Curves of several attributions, measured together: their states go through the model in common batches."""
+        """Curves of several scores (T each), measured together: their states go through the model in common batches."""
         plans = []
-        for attribution in attributions:
+        for scores in rankings:
             for setting in settings:
-                groups = groups_of(ranked(attribution.scores, self.deletable(setting)), steps)
-                plans.append((groups, mass_of(attribution.scores, groups)))
+                groups = groups_of(ranked(scores, self.deletable(setting)), steps)
+                plans.append((groups, mass_of(scores, groups)))
         self.likelihoods(s for groups, _ in plans for mode in MODES for s in states_of(groups, mode))
         found = []
-        for k in range(len(attributions)):
+        for k in range(len(rankings)):
             own = zip(settings, plans[k * len(settings) : (k + 1) * len(settings)], strict=True)
             found.append(
                 {

@@ -11,7 +11,7 @@ from typing import Any
 from ..attribution import Attribution
 from ..benchmarks import Benchmark
 from ..benchmarks.grade import CORRECT, grade
-from ..errors import InputError, VTraceError
+from ..errors import InputError, VTraceError, running
 from ..generate import MAX_NEW_TOKENS, retrace, trace
 from ..lvlm import Lvlm
 from ..meter import Meter
@@ -35,13 +35,15 @@ class Plan:
     seed: int = 0
     blur: float | None = None  # the benchmark's own
     steps: int = STEPS
-    calibrated: bool = False
+    calibrated: bool | tuple[str, ...] = False  # all methods as stage 3 does, or those of these names
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     variants: dict[str, str] = field(default_factory=dict)  # further names: the method behind each
     max_new_tokens: int = MAX_NEW_TOKENS
     system: str = SYSTEM_PROMPT
 
     def check(self) -> None:
+        if self.blur is not None and self.blur <= 0:
+            raise InputError(f"a blur of radius {self.blur:g} hides nothing; give a share of the longer side above 0")
         for target in self.targets:
             if target not in ("response", "answer"):
                 raise InputError(f"target {target!r} cannot be evaluated; use response, answer, or both")
@@ -57,7 +59,7 @@ class Plan:
     def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> dict[str, Any]:
         """What a run directory remembers, and refuses to mix."""
         return {
-            "model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name,
+            "model": lvlm.name, "revision": lvlm.revision, "dtype": lvlm.dtype, "benchmark": benchmark.name,
             "blur": self.blur or benchmark.blur, "steps": self.steps, "seed": self.seed,
             "calibrated": self.calibrated, "options": self.options,
             "variants": self.variants,
@@ -70,16 +72,20 @@ Report = Callable[[int, int, str], None]
 
 def evaluate(
     lvlm: Lvlm, benchmark: Benchmark, plan: Plan, out: Path, *, limit: int | None = None,
-    shard: tuple[int, int] = (1, 1), report: Report = lambda done, total, key: None,
+    shard: tuple[int, int] = (1, 1), only: Sequence[int] | None = None,
+    report: Report = lambda done, total, key: None,
 ) -> Path:  # fmt: skip
-    """Measure what is missing in the run at `out`, in the order of the benchmark, and return its file."""
+    """Measure what is missing in the run at `out`, in the order of the benchmark, and return its file.
+
+    These are the first examples, up to the `limit`, or `only` those with the given numbers.
+    """
     plan.check()
     number, count = shard
     if not 1 <= number <= count:
         raise InputError(f"shard {number}/{count} does not exist; count from 1/{count} to {count}/{count}")
     name = "run.sqlite" if count == 1 else f"run-{number}-of-{count}.sqlite"
     size = benchmark.size if limit is None else min(limit, benchmark.size)
-    mine = range(number - 1, size, count)
+    mine = (range(size) if only is None else only)[number - 1 :: count]
     with Store(out / name, plan.settings(lvlm, benchmark)) as store:
         store.note_lost(benchmark.lost)
         for done, index in enumerate(mine):
@@ -97,28 +103,31 @@ def _item(
     wanted: list[tuple[str, str]],
 ) -> Rows:  # fmt: skip
     """Everything that is measured on one item; what goes wrong is part of it."""
-    key = benchmark.key(index)
+    key, radius = benchmark.key(index), plan.blur or benchmark.blur
     try:
         example = benchmark.example(index)
         frozen = _freeze(lvlm, plan, example, before)
-        measure = Measure(lvlm, frozen, plan.blur or benchmark.blur)
-        clean, image, joint = measure.likelihoods(
-            [frozenset(), frozenset(measure.deletable("image")), frozenset(measure.deletable("joint"))]
-        )
-        work = Work.of(lvlm, frozen)
+        with running("the perturbation"):
+            measure = Measure(lvlm, frozen, radius)
+            clean, image, joint = measure.likelihoods(
+                [frozenset(), frozenset(measure.deletable("image")), frozenset(measure.deletable("joint"))]
+            )
+            work = Work.of(lvlm, frozen)
     except VTraceError as error:
         return Rows(left_out={"item": key, "reason": str(error)})
     facts = _facts(index, key, example, frozen) | {
         "clean": clean, "image_perturbed": image, "joint_perturbed": joint,
     }  # fmt: skip
     rows = Rows(facts)
+    # Other noise for every item; and what hides pictures from a method is what hides them from the model afterwards.
+    defaults = {"seed": noise(plan.seed, index), "radius": radius}
     meter = Meter(lvlm.device)
     found: list[tuple[str, str, Attribution]] = []
     for target, method in wanted:
         try:
             with meter.measure():
                 attribution, own, shared = work.share_of(
-                    lambda t=target, m=method: _attribute(plan, work, t, m, index)  # type: ignore[misc]
+                    lambda t=target, m=method: _attribute(plan, work, t, m, defaults)  # type: ignore[misc]
                 )
         except VTraceError as error:
             rows.failure.append(_failure(key, target, method, str(error)))
@@ -132,7 +141,11 @@ def _item(
                 "memory": meter.peak,
             }
         )  # fmt: skip
-    curves = measure.curves([attribution for *_, attribution in found], steps=plan.steps)
+    try:
+        with running("the perturbation"):
+            curves = measure.curves([attribution.scores for *_, attribution in found], steps=plan.steps)
+    except VTraceError as error:
+        return Rows(left_out={"item": key, "reason": str(error)})
     for (target, method, attribution), own_curves in zip(found, curves, strict=True):
         head = {"item": key, "target": target, "method": method}
         rows.curve += [head | _curve(setting, mode, curve) for (setting, mode), curve in own_curves.items()]
@@ -151,12 +164,17 @@ def _freeze(lvlm: Lvlm, plan: Plan, example: Example, before: tuple[str, list[in
     return frozen
 
 
-def _attribute(plan: Plan, work: Work, target: str, name: str, index: int) -> Attribution:
-    options = dict(plan.options.get(name, {}))
+def noise(seed: int, index: int) -> int:
+    """The seed of one item."""
+    return seed * 1_000_003 + index
+
+
+def _attribute(plan: Plan, work: Work, target: str, name: str, defaults: dict[str, Any]) -> Attribution:
     method = plan.method(name)
-    if "seed" in find_method(method).options:
-        options.setdefault("seed", plan.seed * 1_000_003 + index)  # other noise for every item
-    return run_method(method, work, find_target(work.trace, target), plan.calibrated, **options)
+    known = find_method(method).options
+    options = {key: value for key, value in defaults.items() if key in known} | plan.options.get(name, {})
+    calibrated = plan.calibrated if isinstance(plan.calibrated, bool) else name in plan.calibrated
+    return run_method(method, work, find_target(work.trace, target), calibrated, **options)
 
 
 def _facts(index: int, key: str, example: Example, frozen: Trace) -> dict[str, Any]:

@@ -73,6 +73,10 @@ class Lvlm:
         return self.model.device
 
     @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
     def context(self) -> int:
         """Longest sequence the decoder was made for."""
         return self.model.config.get_text_config().max_position_embeddings

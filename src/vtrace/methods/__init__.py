@@ -15,7 +15,7 @@ import numpy as np
 
 from ..attribution import Attribution, make_options, score
 from ..calibrate import Likelihoods, calibrate
-from ..errors import InputError, ModelError, VTraceError, first_line
+from ..errors import InputError, ModelError, VTraceError, running
 from ..types import Calibration, Target
 from .alti import alti, alti_logit
 from .attnlrp import attnlrp
@@ -177,14 +177,11 @@ def run_method(name: str, work: Work, target: Target, calibrated: bool = False, 
     """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
     method = find_method(name)
     method.check(name, options)
-    try:
-        outcome = method.run(work, target, **options)
-    except VTraceError as error:
-        raise type(error)(f"{name}: {error}") from error
-    except RuntimeError as error:
-        if "out of memory" in str(error) or "can't allocate" in str(error):
-            raise ModelError(f"{name}: out of memory; use a shorter response or a smaller picture") from error
-        raise ModelError(f"{name} cannot run on this model: {first_line(error)}") from error
+    with running(name):
+        try:
+            outcome = method.run(work, target, **options)
+        except VTraceError as error:
+            raise type(error)(f"{name}: {error}") from error
     if isinstance(outcome, Attribution):
         return outcome
     return _as_attribution(name, work, target, outcome, calibrated, {**method.options, **options})

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import InputError
-from .profiles import PROFILES, Profile
+from .profiles import ALL_PATHS, HOPS, PROFILES, Profile
 
 GAMMAS = (0.1, 0.25, 0.5, 0.75, 1.0)
-HOPS = (1, 2, 4, 8)
 Plot = Literal["bars", "lines", "curves"]
 
 
@@ -28,6 +27,7 @@ class Study:
     series: dict[str, list[tuple[float, str]]] = field(default_factory=dict)  # of a line plot: x and variant
     targets: tuple[str, ...] = ("response", "answer")
     subsets: tuple[str, ...] = ("all",)
+    calibrated: tuple[str, ...] = ()  # variants of other methods than VTrace that are put on one scale as it does
 
 
 def _gamma() -> Study:
@@ -47,8 +47,9 @@ def _hops() -> Study:
     }
     variants["all paths"] = ("vtrace", {})
     variants["direct edges"] = ("vtrace", {"multihop": False})
-    series = {"VTrace": [(float(h), name) for h, name in zip((*HOPS, 16), variants, strict=False)]}
-    return Study("how long paths have to be; all paths are drawn at 16", variants, "lines", "hops", series)
+    series = {"VTrace": [(float(h), name) for h, name in zip((*HOPS, ALL_PATHS), variants, strict=False)]}
+    about = f"how long paths have to be; all paths are drawn at {ALL_PATHS}"
+    return Study(about, variants, "lines", "hops", series)
 
 
 BASELINES = ("rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "ifr-multihop", "loo", "random")
@@ -94,9 +95,11 @@ STUDIES: dict[str, Study] = {
             "ordered, columns": ("vtrace-ordered", {"normalise": "columns"}),
             "ordered, own stream": ("vtrace-ordered", {"own": True}),
             "ordered, no centring": ("vtrace-ordered", {"centring": False}),
+            "ordered, calibrated": ("vtrace-ordered", {}),
             "IFR": ("ifr", {}),
             "IFR + multi-hop": ("ifr-multihop", {}),
         },
+        calibrated=("ordered, calibrated",),
     ),
 }
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 from ..benchmarks import Benchmark
 from ..benchmarks.grade import CORRECT, grade
 from ..errors import InputError, VTraceError
 from ..faithfulness.run import Report
-from ..files import read_lines
+from ..files import append_line, read_lines
 from ..generate import trace
 from ..lvlm import Lvlm
 
 PATIENCE = 50  # examples that are asked, at most, for each one that is wanted
 
 
-def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report: Report) -> Benchmark:
-    """The first right and the first wrong answers, half of `limit` each or as many as were found.
+def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report: Report) -> list[int]:
+    """Numbers of the first right and the first wrong answers, half of `limit` each or as many as were found.
 
     Verdicts are kept in `folder`, so that nothing is asked twice.
     """
@@ -35,20 +33,14 @@ def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report:
         report(index, most, key)
         if key not in known:
             known[key] = _is_right(lvlm, benchmark, index)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"item": key, "correct": known[key], **asked}) + "\n")
+            append_line(path, {"item": key, "correct": known[key], **asked})
         side = known[key]
         if side is not None and len(found[side]) < wanted[side]:
             found[side].append(index)
     chosen = sorted(found[True] + found[False])
     if not chosen:
         raise InputError(f"none of {most} answers to {benchmark.name} could be graded right or wrong")
-    return replace(
-        benchmark,
-        size=len(chosen),
-        key=lambda number: benchmark.key(chosen[number]),
-        example=lambda number: benchmark.example(chosen[number]),
-    )
+    return chosen
 
 
 def _is_right(lvlm: Lvlm, benchmark: Benchmark, index: int) -> bool | None:

@@ -9,22 +9,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ..attribution import log_scores_of
+from ..attribution import receivers_of
 from ..faithfulness.curves import ranked
-from ..faithfulness.measure import Measure
+from ..faithfulness.measure import Measure, Setting
 from ..generate import retrace
 from ..lvlm import Lvlm
 from ..meter import Meter
 from ..methods import run_method
 from ..methods.work import Work
+from ..multihop import log_outflow, log_sums_up_to
 from ..perturb import Perturbation
 from ..targets import find_target
 from ..types import Example, Options, Target, Trace
 
 BUDGETS = (1, 2, 5, 10, 20, 30, 50)  # per cent of image and question tokens
 RADII = (0.02, 0.04, 1 / 12, 1 / 6, 1 / 4)
-HOPS = (1, 2, 4, 8, 16, 0)  # 0: all
+HOPS = (1, 2, 4, 8)
+ALL_PATHS = 16  # where plots have them on an axis of hops
 DISTANCES = (1, 5, 20, 50, 100)  # tokens; the last bin holds what is farther away
 LENGTHS = (256, 512, 1024, 2048)
 COMPARED = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "attnlrp", "rollout", "random")
@@ -73,23 +76,27 @@ def budget(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
 
 
 def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
-    """How far away a generated token's credit comes from, and the image's part of the answer's credit by hops."""
-    work = Work.of(lvlm, trace)
-    pairwise = work.pairwise(True)
-    answer = find_target(trace, "answer").positions
+    """Operators from the direct edge (W) to all paths (R): how far away a generated token's credit comes from, the
+    image's part of the answer's credit, and how faithful the ranking of patches, and of question words, is."""
+    work, measure = Work.of(lvlm, trace), Measure(lvlm, trace, blur)
+    pairwise, answer = work.pairwise(True), find_target(trace, "answer")
     image = trace.positions("image")
+    places = (*HOPS, ALL_PATHS)
+    own = [_received(pairwise, [answer.positions], hops)[:, 0] for hops in (*HOPS, 0)]
+    ifr = np.clip(_scores("ifr", work, answer, seed), 0, None)
+    settings: tuple[Setting, ...] = ("image", "question")
+    curves = measure.curves([*own, ifr], settings)
     points: list[Point] = []
-    for hops in HOPS:
-        logs = log_scores_of(pairwise, [answer], Options(hops=hops))[:, 0].cpu().numpy()
-        shares = _shares(logs)
-        points.append(("image credit", "VTrace", hops or 2 * max(HOPS), float(shares[image].sum())))
+    for name, operators in (("VTrace", range(len(places))), ("IFR", [len(own)] * len(places))):
+        for place, k in zip(places, operators, strict=True):
+            scores = ifr if name == "IFR" else own[k]
+            points.append(("image credit", name, place, float(scores[image].sum() / (scores.sum() or 1.0))))
+            for setting, mode in curves[k]:
+                points.append((mode, f"{name}, {setting}", place, curves[k][setting, mode].rise))
     generated = range(trace.prompt_length + 1, len(trace))
-    columns = {
-        "one hop (W)": log_scores_of(pairwise, [(p,) for p in generated], Options(hops=1)),
-        "all paths (R)": log_scores_of(pairwise, [(p,) for p in generated], Options()),
-    }
-    for name, found in columns.items():
-        far = [_by_distance(_shares(found[:, k].cpu().numpy()), p - 1) for k, p in enumerate(generated)]
+    for name, hops in (("one hop (W)", 1), ("all paths (R)", 0)):
+        found = _received(pairwise, [(p,) for p in generated], hops)
+        far = [_by_distance(found[:, k], p - 1) for k, p in enumerate(generated)]
         points += [("distance", name, bin, value) for bin, value in enumerate(np.mean(far, axis=0))]
     few = list(generated)[:: max(1, len(generated) // 6)]
     far = [_by_distance(_scores("ifr", work, Target("token", (p,)), seed), p - 1) for p in few]
@@ -100,8 +107,8 @@ def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
 def blur(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     """The same rankings under weaker and stronger blur, and how likely the response still is without a picture."""
     work, target = Work.of(lvlm, trace), find_target(trace, "response")
-    names = [name for name in COMPARED if name != "attnlrp"]
-    found = [run_method(name, work, target, **_seeded(name, seed)) for name in names]
+    names = [name for name in COMPARED if name != "attnlrp"]  # whose pass is the slowest, and not what is studied
+    found = [_scores(name, work, target, seed) for name in names]
     points: list[Point] = []
     for radius in RADII:
         measure = Measure(lvlm, trace, radius)
@@ -120,7 +127,7 @@ def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     measure = Measure(lvlm, trace, blur)
     for name in TIMED:
         seconds, _, found = _timed(lvlm, trace, name, target)
-        rise = measure.curves([found], ("image",))[0]["image", "insertion"].rise
+        rise = measure.curves([found.scores], ("image",))[0]["image", "insertion"].rise
         points.append(("faithfulness", name, seconds, rise))
     for length in LENGTHS:
         long = _lengthened(lvlm, trace, length)
@@ -136,7 +143,8 @@ def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
 
 
 def _timed(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> tuple[float, int | None, Any]:
-    """Seconds, peak memory and result of one method with nothing shared."""
+    """Seconds, peak memory and result of one method with nothing shared, once everything is warm."""
+    run_method(name, Work.of(lvlm, trace), target)
     meter, began = Meter(lvlm.device), time.perf_counter()
     with meter.measure():
         found = run_method(name, Work.of(lvlm, trace), target)
@@ -163,10 +171,11 @@ def _seeded(name: str, seed: int) -> dict[str, Any]:
     return {"seed": seed} if name == "random" else {}
 
 
-def _shares(logs: np.ndarray) -> np.ndarray:
-    """Shares of all credit, from logarithms."""
-    raw = np.exp(logs - logs.max()) if np.isfinite(logs.max()) else np.zeros_like(logs)
-    return raw / (raw.sum() or 1.0)
+def _received(pairwise: Tensor, targets: Sequence[Sequence[int]], hops: int) -> np.ndarray:
+    """T,k: what each target receives over paths of at most so many edges (0: over all), as shares of its total."""
+    receivers = receivers_of(pairwise, targets, Options())
+    logs = log_sums_up_to(pairwise, receivers, hops) if hops else log_outflow(pairwise, receivers)
+    return logs.softmax(dim=0).nan_to_num(0.0).cpu().numpy()  # nan: nothing is received
 
 
 def _by_distance(scores: np.ndarray, position: int) -> list[float]:
@@ -183,6 +192,7 @@ def _bins(edges: Sequence[int]) -> dict[float, str]:
     return dict(enumerate([*names, f"> {edges[-1]}"]))
 
 
+_HOP_TICKS = {**{float(h): str(h) for h in HOPS}, float(ALL_PATHS): "all"}
 PROFILES: dict[str, Profile] = {
     "budget": Profile(
         "what the strongest few tokens are, and how much of the answer they bring back",
@@ -193,13 +203,14 @@ PROFILES: dict[str, Profile] = {
         budget,
     ),
     "credit": Profile(
-        "how far credit travels: distance of its sources, and the image's part by hops",
+        "from the direct edge to all paths: distance of credit's sources, the image's part, RISE by operator",
         {
             "distance": Panel("tokens back", "share of a token's credit", ticks=_bins(DISTANCES)),
             "image credit": Panel(
-                "hops summed", "image's part of the answer's credit", (True, False),
-                ticks={float(h or 2 * max(HOPS)): str(h or "all") for h in HOPS},
+                "hops summed", "image's part of the answer's credit", (True, False), ticks=_HOP_TICKS
             ),
+            "insertion": Panel("hops summed", "RISE insertion", (True, False), ticks=_HOP_TICKS),
+            "deletion": Panel("hops summed", "RISE deletion", (True, False), ticks=_HOP_TICKS),
         },
         credit,
     ),

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 from ..benchmarks import Benchmark
-from ..errors import InputError, VTraceError
-from ..faithfulness.run import Plan, Report, evaluate
+from ..errors import InputError, VTraceError, running
+from ..faithfulness.run import Plan, Report, evaluate, noise
 from ..faithfulness.statistics import Summary, summarise
 from ..faithfulness.store import read_run
 from ..faithfulness.tables import markdown, tabulate
-from ..files import read_lines, write_atomically
+from ..files import append_line, read_lines, write_atomically
 from ..generate import trace
 from ..lvlm import Lvlm
 from . import Study, find_study
@@ -34,11 +34,11 @@ def run_study(
     if isinstance(study, Study):
         return _run_variants(name, study, lvlm, benchmark, folder, limit or LIMIT, seed, blur, report)
     items = _measure(study, lvlm, benchmark, folder, limit or study.limit, seed, blur, report)
-    means = _means(study, [points for points in items.values() if points])
-    left_out = sum(not points for points in items.values())
-    facts = f"{lvlm.name} on {benchmark.name}, {len(items) - left_out} examples, seed {seed}."
-    facts += f" Left out, because they have no final answer or are too long: {left_out}." if left_out else ""
-    page = _page(name, study.about, _tables(study, means) + f"\n{facts}\n", folder)
+    means = _means(study, [points for points in items.values() if not isinstance(points, str)])
+    left_out = Counter(reason for reason in items.values() if isinstance(reason, str))
+    facts = f"{lvlm.name} on {benchmark.name}, {len(items) - left_out.total()} examples, seed {seed}.\n"
+    facts += "".join(f"Left out, {count} of {len(items)}: {reason}.\n" for reason, count in left_out.items())
+    page = _page(name, study.about, _tables(study, means) + f"\n{facts}", folder)
     return [page, *draw_profile(name, study, means, folder)]
 
 
@@ -47,13 +47,12 @@ def _run_variants(
     blur: float | None, report: Report,
 ) -> list[Path]:  # fmt: skip
     plan = Plan(
-        methods=tuple(study.variants), targets=study.targets, seed=seed, blur=blur,
+        methods=tuple(study.variants), targets=study.targets, seed=seed, blur=blur, calibrated=study.calibrated,
         options={label: options for label, (_, options) in study.variants.items() if options},
         variants={label: method for label, (method, _) in study.variants.items()},
     )  # fmt: skip
-    if "incorrect" in study.subsets:
-        benchmark = balanced(lvlm, benchmark, limit, folder, report)
-    evaluate(lvlm, benchmark, plan, folder, limit=limit, report=report)
+    only = balanced(lvlm, benchmark, limit, folder, report) if "incorrect" in study.subsets else None
+    evaluate(lvlm, benchmark, plan, folder, limit=limit, only=only, report=report)
     run = read_run(folder)
     table = tabulate(run, methods=list(study.variants), subsets=study.subsets, against=next(iter(study.variants)))
     return [
@@ -70,12 +69,13 @@ def _page(name: str, about: str, tables: str, folder: Path) -> Path:
 def _measure(
     profile: Profile, lvlm: Lvlm, benchmark: Benchmark, folder: Path, limit: int, seed: int, blur: float | None,
     report: Report,
-) -> dict[str, list[Point]]:  # fmt: skip
-    """Points of every item; one line of a file each, so that an interrupted study goes on where it stopped."""
+) -> dict[str, list[Point] | str]:  # fmt: skip
+    """Points of every item, or why it has none; a line of a file each, so that a study goes on where it stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     radius = blur or benchmark.blur
     settings = {
         "model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name, "seed": seed, "blur": radius,
+        "dtype": lvlm.dtype,
     }  # fmt: skip
     path, known = folder / "points.jsonl", {}
     for entry in read_lines(path):
@@ -87,17 +87,18 @@ def _measure(
             )
         known[entry["item"]] = entry["points"]
     count = min(limit, benchmark.size)
-    found: dict[str, list[Point]] = {}
+    found: dict[str, list[Point] | str] = {}
     for index in range(count):
         key = benchmark.key(index)
         report(index, count, key)
         if key not in known:
             try:
-                known[key] = profile.measure(lvlm, trace(lvlm, benchmark.example(index)), radius, seed)
-            except VTraceError:
-                known[key] = []
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"item": key, "settings": settings, "points": known[key]}) + "\n")
+                frozen = trace(lvlm, benchmark.example(index))
+                with running("the study"):
+                    known[key] = profile.measure(lvlm, frozen, radius, noise(seed, index))
+            except VTraceError as error:
+                known[key] = str(error)
+            append_line(path, {"item": key, "settings": settings, "points": known[key]})
         found[key] = known[key]
     report(count, count, "")
     return found
@@ -131,7 +132,7 @@ def _tables(profile: Profile, means: Means) -> str:
             text += "".join(f"| {name} | {p[0][0]:.3f} | {p[0][1].mean:.3f} |\n" for name, p in rows.items()) + "\n"
             continue
         places = sorted({x for points in rows.values() for x, _ in points})
-        heads = [(panel.ticks or {}).get(x, f"{x:.3g}") for x in places]
+        heads = [(panel.ticks or {}).get(x, f"{x:.4g}") for x in places]
         text += f"| {title}: {panel.y} by {panel.x} | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}\n"
         for name, points in rows.items():
             values = {x: f"{s.mean:.3f}" if abs(s.mean) < 100 else f"{s.mean:.0f}" for x, s in points}
