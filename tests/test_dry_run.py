@@ -99,7 +99,7 @@ def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(r
     assert (target, items, setting) == ("response", "2", "image")
     assert all(cell.endswith(")") for cell in (ours, ifr, rollout)), "the paper has these"
     assert not chance.endswith(")")
-    assert "In parentheses: the paper's numbers for this model and benchmark." in text
+    assert "Paper: its numbers for this model and benchmark." in text
     assert "Answers: 0 of 2 correct, 2 unparsed." in text
     assert "Left out: 1 of 3 items." in text
     assert "Left out 1: the picture does not decode: " in text

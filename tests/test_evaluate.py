@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -24,7 +26,7 @@ from vtrace.faithfulness.measure import Measure
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.statistics import summarise
 from vtrace.faithfulness.store import Store, read_run
-from vtrace.faithfulness.tables import FORMATS, export_parquet, markdown, published, tabulate
+from vtrace.faithfulness.tables import FORMATS, export_parquet, latex, markdown, published, tabulate
 from vtrace.perturb import Perturbation
 from vtrace.types import Example
 
@@ -103,6 +105,12 @@ def test_a_second_run_measures_nothing_again_and_more_methods_can_join(pinhole, 
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3)
     assert not calls
     assert rows(run_folder / "run.sqlite") == before
+    shutil.copy(run_folder / "run.sqlite", tmp_path)
+    more = dataclasses.replace(PLAN, methods=("centre", *PLAN.methods))
+    evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
+    joined = rows(tmp_path / "run.sqlite")
+    assert set(before) < set(joined)
+    assert len(joined) == len(before) + 8  # targets, settings, directions
 
 
 def test_a_run_killed_at_any_moment_completes_to_the_same_rows(run_folder, tmp_path):
@@ -127,12 +135,20 @@ def test_a_run_killed_at_any_moment_completes_to_the_same_rows(run_folder, tmp_p
     ours, whole = rows(path), rows(run_folder / "run.sqlite")
     assert [row[:5] for row in ours] == [row[:5] for row in whole]
     np.testing.assert_allclose([row[5:7] for row in ours], [row[5:7] for row in whole], rtol=1e-6)
+    assert markdown(tabulate(read_run(tmp_path)), True) == markdown(tabulate(read_run(run_folder)), True)
 
 
 def test_shards_together_are_the_whole(pinhole, run_folder, tmp_path):
     for number in (1, 2):
         evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=3, shard=(number, 2))
     assert markdown(tabulate(read_run(tmp_path))) == markdown(tabulate(read_run(run_folder)))
+
+
+def test_a_run_that_was_cut_into_shards_twice_is_refused(run_folder, tmp_path):
+    shutil.copy(run_folder / "run.sqlite", tmp_path / "run.sqlite")
+    shutil.copy(run_folder / "run.sqlite", tmp_path / "run-1-of-2.sqlite")
+    with pytest.raises(InputError, match=r"has dev-00000 in two of its files, .*; move one elsewhere"):
+        read_run(tmp_path)
 
 
 def test_other_settings_in_the_same_folder_are_refused(pinhole, run_folder):
@@ -155,6 +171,63 @@ def test_a_damaged_database_is_named(tmp_path):
         Store(tmp_path / "run.sqlite", {})
     with pytest.raises(InputError, match="is damaged"):
         read_run(tmp_path)
+
+
+def test_a_database_that_is_damaged_inside_is_named(run_folder, tmp_path):
+    data = (run_folder / "run.sqlite").read_bytes()
+    settings = read_run(run_folder).settings
+    (tmp_path / "run.sqlite").write_bytes(data[:16384] + b"\xff" * (len(data) - 16384))
+    with Store(tmp_path / "run.sqlite", settings) as store:
+        for read in (store.done, store.frozen):
+            with pytest.raises(InputError, match="damaged"):
+                read("dev-00001")
+
+
+def test_a_run_that_was_killed_while_it_was_made_begins_again(tmp_path):
+    with pytest.raises(TypeError):
+        Store(tmp_path / "run.sqlite", {"cannot be written": object()})
+    with Store(tmp_path / "run.sqlite", {"seed": 0}):
+        pass
+    assert read_run(tmp_path).settings == {"seed": 0}
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(InputError, match=r"cannot write .*run\.sqlite: .*; choose another --out"):
+        Store(tmp_path / "file" / "run.sqlite", {})
+
+
+def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):
+    original = Measure.curves
+    attempts = []
+
+    def curves(self, *args, **kwargs):
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Measure, "curves", curves)
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=2)
+    run = read_run(tmp_path)
+    assert [row["reason"] for row in run.rows["left_out"]] == [
+        "the perturbation: out of memory; use a shorter response or a smaller picture"
+    ]
+    assert [row["key"] for row in run.rows["item"]] == ["dev-00001"]
+
+
+def test_methods_hide_pictures_as_the_measure_does(pinhole, tmp_path):
+    plan = dataclasses.replace(PLAN, methods=("loo",), targets=("answer",), blur=0.125)
+    evaluate(pinhole, find_benchmark("shapes-dev"), plan, tmp_path, limit=1)
+    (row,) = read_run(tmp_path).rows["result"]
+    assert json.loads(row["options"])["radius"] == 0.125
+
+
+def test_single_names_can_be_calibrated(pinhole, tmp_path):
+    plan = Plan(("ifr", "scaled"), steps=2, variants={"scaled": "ifr"}, calibrated=("scaled",))
+    evaluate(pinhole, find_benchmark("shapes-dev"), plan, tmp_path, limit=1)
+    shares = {row["method"]: row["image_share"] for row in read_run(tmp_path).rows["result"]}
+    assert shares["ifr"] != pytest.approx(shares["scaled"])
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
@@ -200,6 +273,7 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
         ({"methods": ("nope",)}, "unknown method"),
         ({"options": {"ifr": {"aggregate": "span"}}}, "not among the methods"),
         ({"options": {"random": {"colour": 1}}}, "has no option"),
+        ({"blur": 0.0}, "a blur of radius 0 hides nothing"),
     ],
 )
 def test_a_plan_that_cannot_work_is_refused_before_anything_runs(change, message):
@@ -231,6 +305,26 @@ def test_published_numbers_are_found_by_model_and_benchmark():
     found = published(settings, "all", "image", "rise", "insertion")
     assert set(found) == {"vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "reagent", "heta"}
     assert published({"model": "pinhole", "benchmark": "shapes"}, "all", "image", "rise", "insertion") == {}
+    for same in ("/models/Qwen3-VL-8B-Instruct/", "Qwen/Qwen3-VL-8B-Instruct@main"):
+        assert published(settings | {"model": same}, "all", "image", "rise", "insertion") == found
+    assert published(settings | {"model": "OpenGVLab/InternVL3_5-8B-HF"}, "all", "image", "rise", "insertion")
+
+
+def test_differences_and_published_numbers_stand_in_the_cells(run_folder):
+    run = read_run(run_folder)
+    known = dataclasses.replace(
+        run, settings=run.settings | {"model": "Qwen/Qwen3-VL-8B-Instruct", "benchmark": "mmstar"}
+    )
+    for curve in known.rows["curve"]:
+        curve["method"] = {"attention": "ifr"}.get(curve["method"], curve["method"])
+    for row in known.rows["result"]:
+        row["method"] = {"attention": "ifr"}.get(row["method"], row["method"])
+    table = tabulate(known, against="random", evidence=False)
+    for render in (markdown, latex):
+        text = render(table, intervals=True, reference="random")
+        assert re.search(r"\([+-]0\.\d{3} \[[+-]0\.\d{3}(–|--)[+-]0\.\d{3}\]; \d/\d/\d\)", text)
+        assert "(paper: 0." in text
+        assert "difference to random on the same items; wins/ties/losses" in text
 
 
 def test_differences_are_paired_and_wins_counted():

@@ -114,7 +114,7 @@ def table(
     methods: Annotated[str, typer.Option(help="Columns, in this order; default: all of the run.")] = "",
     format: Annotated[str, typer.Option("--format", "-f", help="markdown, csv, latex or json.")] = "markdown",
     subsets: Annotated[str, typer.Option(help="all, correct, incorrect; several with commas.")] = "all",
-    against: Annotated[str, typer.Option(help="Show wins/ties/losses against this method.")] = "",
+    against: Annotated[str, typer.Option(help="Show differences to this method, and wins/ties/losses.")] = "",
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals.")] = False,
     evidence: Annotated[bool, typer.Option("--evidence/--no-evidence", help="Rows on known evidence.")] = True,
     degenerate: Annotated[
@@ -138,6 +138,8 @@ def table(
         found, methods=chosen, subsets=subsets.split(","), evidence=evidence, against=against or "vtrace",
         with_degenerate=degenerate,
     )  # fmt: skip
+    if against and against not in summary.methods:
+        raise InputError(f"--against {against} is none of the columns; there are: {', '.join(summary.methods)}")
     rich = {"markdown": markdown, "latex": latex}.get(format)
     text = rich(summary, intervals, against or None) if rich else FORMATS[format](summary)
     if parquet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -60,8 +61,11 @@ class Store:
     def __init__(self, path: Path, settings: dict[str, Any]):
         """Open a run, or begin one. A run that was made with other settings is refused."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 - held as long as the store is open
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 - held as long as the store is open
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -79,7 +83,7 @@ class Store:
             self._db.execute("PRAGMA journal_mode = WAL")
             if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 with self._db:
-                    self._db.executescript(_TABLES)
+                    self._db.executescript(f"BEGIN; {_TABLES}")  # a run that is killed here has not begun
                     self._db.execute("INSERT INTO meta VALUES ('version', ?)", (str(VERSION),))
                     self._db.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
             before = read_settings(self._db, self.path)
@@ -91,12 +95,14 @@ class Store:
 
     def frozen(self, key: str) -> tuple[str, list[int], str] | None:
         """Question, tokens and ending of a response that an earlier session froze."""
-        row = self._db.execute("SELECT question, reply, finish FROM item WHERE key = ?", (key,)).fetchone()
+        with _readable(self.path):
+            row = self._db.execute("SELECT question, reply, finish FROM item WHERE key = ?", (key,)).fetchone()
         return None if row is None else (row[0], json.loads(row[1]), row[2])
 
     def done(self, key: str) -> set[tuple[str, str]]:
         """Targets and methods that are measured already. What failed is tried again."""
-        return set(self._db.execute("SELECT target, method FROM result WHERE item = ?", (key,)))
+        with _readable(self.path):
+            return set(self._db.execute("SELECT target, method FROM result WHERE item = ?", (key,)))
 
     def save(self, rows: Rows) -> None:
         """All or nothing."""
@@ -172,6 +178,8 @@ def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = Non
             raise InputError(f"{path} belongs to another run than the files beside it; move it elsewhere")
         settings = own
     assert settings is not None
+    if twice := [key for key, count in Counter(row["key"] for row in rows["item"]).items() if count > 1]:
+        raise InputError(f"{place} has {twice[0]} in two of its files, as if cut into shards twice; move one elsewhere")
     numbers = {row["key"]: row["number"] for row in rows["item"]}
     rows["item"].sort(key=lambda row: row["number"])
     for table in ("result", "curve", "evidence", "failure"):

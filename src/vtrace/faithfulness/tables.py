@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -136,13 +136,18 @@ def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> 
 def published(settings: dict[str, Any], subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
     """The paper's numbers for this model and benchmark, by method."""
     text = files(__package__).joinpath("published.csv").read_text("utf-8")
-    wanted = (settings["model"], settings["benchmark"], subset, setting, metric, mode)
-    names = ("model", "benchmark", "subset", "setting", "metric", "mode")
+    wanted = (settings["benchmark"], subset, setting, metric, mode)
+    names = ("benchmark", "subset", "setting", "metric", "mode")
     return {
         row["method"]: float(row["value"])
         for row in csv.DictReader(io.StringIO(text))
-        if tuple(row[name] for name in names) == wanted
+        if tuple(row[name] for name in names) == wanted and _checkpoint(row["model"]) == _checkpoint(settings["model"])
     }
+
+
+def _checkpoint(model: str) -> str:
+    """The name of the weights, wherever they are kept; InternVL's for transformers end in HF."""
+    return PurePath(model.partition("@")[0]).name.removesuffix("-HF")
 
 
 def marks(line: Line) -> dict[str, str]:
@@ -152,16 +157,16 @@ def marks(line: Line) -> dict[str, str]:
 
 
 def markdown(table: Table, intervals: bool = False, reference: str | None = None) -> str:
+    """`reference` is what the table was made against, if differences to it are to be shown."""
+    styles = {"best": "**%s**", "second": "<u>%s</u>"}
+
     def cell(line: Line, method: str) -> str:
-        text = _cell(line.cells[method], intervals, reference)
-        style = {"best": "**{}**", "second": "<u>{}</u>"}.get(marks(line).get(method, ""), "{}")
-        known = f" ({line.published[method]:.3f})" if method in line.published else ""
-        return style.format(text) + known
+        return _cell(line, method, styles, intervals, reference)
 
     head = ["target", "items", "setting", "metric", *table.methods]
     rows = [[*_labels(line), *(cell(line, m) for m in table.methods)] for line in table.lines]
     body = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join([*body, *_notes(table)]) + "\n"
+    return "\n".join([*body, *_notes(table, reference)]) + "\n"
 
 
 def latex(table: Table, intervals: bool = False, reference: str | None = None) -> str:
@@ -169,7 +174,7 @@ def latex(table: Table, intervals: bool = False, reference: str | None = None) -
     styles = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
 
     def cell(line: Line, method: str) -> str:
-        return styles.get(marks(line).get(method, ""), "%s") % _cell(line.cells[method], intervals, reference)
+        return _cell(line, method, styles, intervals, reference)
 
     def row(cells: list[str]) -> str:
         text = " & ".join(cells)
@@ -187,7 +192,7 @@ def latex(table: Table, intervals: bool = False, reference: str | None = None) -
             *(row([*_labels(line), *(cell(line, m) for m in table.methods)]) for line in table.lines),
             r"\bottomrule",
             r"\end{tabular}",
-            *(f"% {note}" for note in _notes(table) if note),
+            *(f"% {note}" for note in _notes(table, reference) if note),
             "",
         ]
     )
@@ -220,16 +225,21 @@ def _labels(line: Line) -> list[str]:
     return [line.target + subset, str(line.items), line.setting, f"{line.metric} {arrow}"]
 
 
-def _cell(summary: Summary, intervals: bool, reference: str | None) -> str:
+def _cell(line: Line, method: str, styles: dict[str, str], intervals: bool, reference: str | None) -> str:
+    summary = line.cells[method]
     text = f"{summary.mean:.3f}"
     if intervals:
         text += f" [{summary.low:.3f}–{summary.high:.3f}]"
     if reference and summary.difference is not None:
-        text += f" ({summary.wins}/{summary.ties}/{summary.losses})"
-    return text
+        apart = f"{summary.difference:+.3f}"
+        if intervals:
+            apart += f" [{summary.difference_low:+.3f}–{summary.difference_high:+.3f}]"
+        text += f" ({apart}; {summary.wins}/{summary.ties}/{summary.losses})"
+    text = styles.get(marks(line).get(method, ""), "%s") % text
+    return text + (f" (paper: {line.published[method]:.3f})" if method in line.published else "")
 
 
-def _notes(table: Table) -> list[str]:
+def _notes(table: Table, reference: str | None) -> list[str]:
     facts = table.settings
     notes = [
         "",
@@ -239,7 +249,9 @@ def _notes(table: Table) -> list[str]:
     flat = {(line.target, line.setting): line.degenerate for line in table.lines if line.degenerate}
     notes += [f"Degenerate curves ({target}, {setting}): {count}." for (target, setting), count in flat.items()]
     if any(line.published for line in table.lines):
-        notes.append("In parentheses: the paper's numbers for this model and benchmark.")
+        notes.append("Paper: its numbers for this model and benchmark.")
+    if reference:
+        notes.append(f"In parentheses: difference to {reference} on the same items; wins/ties/losses against it.")
     if table.verdicts:
         right, graded = table.verdicts.get("correct", 0), sum(table.verdicts.values())
         others = [f", {table.verdicts[name]} {name}" for name in ("unparsed", "undecided") if name in table.verdicts]
@@ -260,9 +272,10 @@ def export_parquet(run: Run, path: Path) -> None:
     except ImportError as error:
         raise InputError("Parquet needs pyarrow; install it with: pip install pyarrow") from error
     items = {row["key"]: row for row in run.rows["item"]}
+    settings = {k: json.dumps(value) if isinstance(value, dict | list) else value for k, value in run.settings.items()}
     rows = [
         {
-            **{key: json.dumps(value) if isinstance(value, dict) else value for key, value in run.settings.items()},
+            **settings,
             **row,
             "correct": items[row["item"]]["correct"],
         }
