@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vtrace.faithfulness.curves import area, curve_of, groups_of, mass_of, ranked, states_of
+from vtrace.faithfulness.curves import area, curve_of, groups_of, is_settled, mass_of, ranked, states_of
 
 
 def literal(likelihoods, masses, mode):
@@ -73,6 +73,21 @@ def test_a_curve_that_does_not_fall_is_a_ramp_and_says_so(mode):
     curve = curve_of([ends[0], 0.5, ends[1]], np.array([0, 0.5, 1]), mode)
     assert curve.degenerate
     assert curve.rise == 0.5
+
+
+@pytest.mark.parametrize("mode", ["insertion", "deletion"])
+def test_what_comes_after_a_settled_step_does_not_matter(mode):
+    rng = np.random.default_rng(0)
+    settled = 0
+    for _ in range(200):
+        values = np.sort(rng.random(12))[:: -1 if mode == "deletion" else 1] + rng.normal(0, 0.2, 12)
+        mass = np.linspace(0, 1, 12)
+        for k in range(1, 12):
+            if is_settled([*values[:k], values[-1]], mode):
+                settled += 1
+                assert curve_of([*values[:k], *[values[-1]] * (12 - k)], mass, mode) == curve_of(values, mass, mode)
+    assert settled > 100
+    assert not is_settled([0.1, 0.5, 0.9] if mode == "insertion" else [0.9, 0.5, 0.1], mode)
 
 
 def test_scores_of_zero_have_a_mass_all_the_same():

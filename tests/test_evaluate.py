@@ -21,7 +21,7 @@ from PIL import ImageFilter
 from vtrace.attribution import encode_trace
 from vtrace.benchmarks import find_benchmark
 from vtrace.errors import InputError
-from vtrace.faithfulness.curves import states_of
+from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
 from vtrace.faithfulness.measure import Measure
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.statistics import summarise
@@ -70,6 +70,18 @@ def test_the_ends_are_the_clean_and_the_fully_perturbed_likelihood(pinhole, trac
     assert perturbed < clean
     assert curves["joint", "deletion"].response[0] == curves["joint", "insertion"].response[-1] == 1
     assert curves["joint", "deletion"].response[-1] == curves["joint", "insertion"].response[0] == 0
+
+
+def test_curves_that_are_followed_no_further_than_needed_equal_those_of_every_step(pinhole, trace, attribution):
+    rankings = [attribution.scores, np.random.default_rng(0).random(len(trace))]
+    measure, whole = Measure(pinhole, trace), Measure(pinhole, trace)
+    for scores, found in zip(rankings, measure.curves(rankings), strict=True):
+        for (setting, mode), curve in found.items():
+            groups = groups_of(ranked(scores, whole.deletable(setting)))
+            expected = curve_of(whole.likelihoods(states_of(groups, mode)), mass_of(scores, groups), mode)
+            np.testing.assert_allclose(curve.response, expected.response, atol=1e-5)
+            assert (curve.rise, curve.mas) == pytest.approx((expected.rise, expected.mas), abs=1e-5)
+    assert len(measure._known) < 0.9 * len(whole._known)
 
 
 def test_states_in_batches_equal_one_at_a_time_and_are_computed_once(pinhole, trace, monkeypatch):

@@ -68,6 +68,15 @@ def curve_of(likelihoods: Sequence[float], mass: np.ndarray, mode: Mode) -> Curv
     return Curve(area(response), area(aligned), tuple(response), tuple(held), degenerate)
 
 
+def is_settled(likelihoods: Sequence[float], mode: Mode) -> bool:
+    """Whether steps between the last two of these likelihoods cannot change the curve: it is flat, or it has got to its
+    end, where a running minimum or maximum stays."""
+    *before, end = likelihoods
+    if mode == "deletion":
+        return not before[0] - end > FLAT or min(before) <= end
+    return not end - before[0] > FLAT or max(before) >= end
+
+
 def area(values: np.ndarray) -> float:
     """Trapezoidal rule over steps of equal width, from 0 to 1."""
     return float((values[:-1] + values[1:]).sum() / (2 * (len(values) - 1)))

@@ -10,10 +10,11 @@ import numpy as np
 from ..lvlm import Lvlm
 from ..perturb import BLUR, Perturbation
 from ..types import Trace
-from .curves import STEPS, Curve, Mode, curve_of, groups_of, mass_of, ranked, states_of
+from .curves import STEPS, Curve, Mode, curve_of, groups_of, is_settled, mass_of, ranked, states_of
 
 Setting = Literal["image", "question", "joint"]
 MODES: tuple[Mode, ...] = ("insertion", "deletion")
+STRIDE = 2  # steps that are measured before it is asked again which curves are settled
 
 
 class Measure:
@@ -41,20 +42,35 @@ class Measure:
         self, rankings: Sequence[np.ndarray], settings: Sequence[Setting] = ("image", "joint"), steps: int = STEPS
     ) -> list[dict[tuple[Setting, Mode], Curve]]:
         """Curves of several scores (T each), measured together: their states go through the model in common batches."""
-        plans = []
-        for scores in rankings:
-            for setting in settings:
-                groups = groups_of(ranked(scores, self.deletable(setting)), steps)
-                plans.append((groups, mass_of(scores, groups)))
-        self.likelihoods(s for groups, _ in plans for mode in MODES for s in states_of(groups, mode))
-        found = []
-        for k in range(len(rankings)):
-            own = zip(settings, plans[k * len(settings) : (k + 1) * len(settings)], strict=True)
-            found.append(
-                {
-                    (setting, mode): curve_of(self.likelihoods(states_of(groups, mode)), mass, mode)
-                    for setting, (groups, mass) in own
-                    for mode in MODES
-                }
-            )
+        plans = [
+            (number, setting, mode, states_of(groups, mode), mass_of(scores, groups))
+            for number, scores in enumerate(rankings)
+            for setting in settings
+            for groups in [groups_of(ranked(scores, self.deletable(setting)), steps)]
+            for mode in MODES
+        ]
+        values = self._along([(states, mode) for _, _, mode, states, _ in plans])
+        found: list[dict[tuple[Setting, Mode], Curve]] = [{} for _ in rankings]
+        for (number, setting, mode, _, mass), likelihoods in zip(plans, values, strict=True):
+            found[number][setting, mode] = curve_of(likelihoods, mass, mode)
         return found
+
+    def _along(self, curves: Sequence[tuple[Sequence[frozenset[int]], Mode]]) -> list[list[float]]:
+        """Likelihoods along each curve, a few steps of all of them at a time.
+
+        Where the rest of a curve cannot differ from its end, the likelihood of the end stands for the rest.
+        """
+        self.likelihoods(states[k] for states, _ in curves for k in (0, -1))
+        values = [self.likelihoods(states[:1]) for states, _ in curves]
+        ends = [self.likelihoods(states[-1:]) for states, _ in curves]
+
+        def goes_on(k: int) -> bool:
+            states, mode = curves[k]
+            return len(values[k]) < len(states) and not is_settled([*values[k], *ends[k]], mode)
+
+        while going := [k for k in range(len(curves)) if goes_on(k)]:
+            ahead = {k: curves[k][0][len(values[k]) : len(values[k]) + STRIDE] for k in going}
+            self.likelihoods(state for states in ahead.values() for state in states)
+            for k, states in ahead.items():
+                values[k] += self.likelihoods(states)
+        return [own + end * (len(c[0]) - len(own)) for own, end, c in zip(values, ends, curves, strict=True)]
