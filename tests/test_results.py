@@ -19,9 +19,9 @@ def results(monkeypatch, tmp_path):
     spec = importlib.util.spec_from_file_location("results", DOCS / "results.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "FIRST", ("vtrace", "vtrace-ordered", "ifr", "random"))
+    monkeypatch.setattr(module, "FIRST", ("vtrace", "vtrace-ordered", "ifr", "loo", "random"))
     monkeypatch.setattr(module, "MAIN", (*module.FIRST, "position"))
-    monkeypatch.setattr(module, "METHODS", dict.fromkeys((*module.MAIN, "loo", "centre")))
+    monkeypatch.setattr(module, "METHODS", dict.fromkeys((*module.MAIN, "centre")))
     monkeypatch.setattr(module, "HERE", tmp_path)
     return module
 
@@ -45,9 +45,11 @@ def test_a_page_from_a_small_run(results, tmp_path):
     assert "2 test examples" in text
     assert "The benchmark" in text
     assert "Target answer, joint setting: VTrace" in text
-    assert "| vtrace | vtrace-ordered | ifr | random |\n" in text
+    assert "| vtrace | vtrace-ordered | ifr | loo | random |\n" in text
     assert "### Further quick methods" in text
     assert "| metric | vtrace | position |\n" in text
     assert "### All methods, 1 examples" in text
-    assert "| random | position | loo | centre |\n" in text
+    assert "| loo | random | position | centre |\n" in text
+    assert "**vtrace** against each of the others:\n\n| | vtrace-ordered | ifr | loo | random | position |\n" in text
+    assert "### By how many patches show the evidence" in text
     assert "Methods within 0.01 of the best" in text

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from ..perturb import BLUR, Perturbation
+from ..perturb import BLUR
 from ..types import Target
 from .choices import Sign
 from .signs import signed_as
@@ -28,9 +28,8 @@ def leave_one_out(
         groups += [tuple(range(w.start, w.stop)) for w in trace.words if w.kind == "question"]
     else:
         groups += [(p,) for p in trace.positions("question")]
-    perturbation = Perturbation(work.lvlm, trace, radius)
     tokens = [p - trace.prompt_length for p in target.positions]
-    losses = perturbation.log_probabilities([(), *groups], work.progress)[:, tokens].sum(1)
+    losses = work.left_out(((), *groups), radius)[:, tokens].sum(1)
     scores = torch.zeros(len(trace), dtype=torch.float64)
     for group, loss in zip(groups, losses[1:], strict=True):
         scores[list(group)] = float(losses[0] - loss) / len(group)

@@ -18,7 +18,7 @@ from ..lvlm.family import Arguments
 from ..lvlm.gradients import Gradient, differentiate
 from ..lvlm.seam import Layer, Seam
 from ..pairwise import PairwiseMatrix
-from ..perturb import blurred
+from ..perturb import Perturbation, blurred
 from ..types import Target, Trace
 
 T = TypeVar("T")
@@ -108,6 +108,14 @@ class Work:
         return self._share(
             "blurred pictures", ("blurred", radius), lambda: encode_trace(self.lvlm, blurred(self.trace, radius))
         )
+
+    def left_out(self, groups: tuple[tuple[int, ...], ...], radius: float) -> Tensor:
+        """log p of every response token without each group of inputs, whatever the target: groups,n; float64."""
+
+        def measure() -> Tensor:
+            return Perturbation(self.lvlm, self.trace, radius).log_probabilities(groups, self.progress)
+
+        return self._share("inputs left out", ("left out", groups, radius), measure)
 
     def receivers(self, target: Target, receivers: str = "predictor") -> Tensor:
         """Where the target is read: at the positions that predict its tokens, or at the tokens themselves."""
