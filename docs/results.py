@@ -130,8 +130,8 @@ def overview(runs: dict[str, Run]) -> list[str]:
     count = len(WHERE) * len(CURVES)
     text = ["## In short", ""]
     text += [
-        f"Two methods are compared {count} times: for both targets, in both settings, by RISE and MAS, in insertion and "
-        "in deletion. A cell says how often the method of the table is better / level / worse.", ""
+        f"Two methods are compared {count} times: for both targets, in both settings, by RISE and MAS, in insertion "
+        "and in deletion. A cell says how often the method of the table is better / level / worse.", ""
     ]  # fmt: skip
     for own in ("vtrace", "vtrace-ordered"):
         found = {
@@ -281,8 +281,8 @@ def discrimination(table: Table) -> str:
                      f"{max(heights):.3f}")  # fmt: skip
     return (
         f"The benchmark {'discriminates' if fair else 'does not discriminate as it should'}: in image insertion, "
-        f"random order reaches {noise:.3f} (at most 0.62 wanted), leave-one-out {measured:.3f} (at least 0.15 more wanted). "
-        f"Methods within 0.01 of the best: {'; '.join(close)}."
+        f"random order reaches {noise:.3f} (at most 0.62 wanted), leave-one-out {measured:.3f} (at least 0.15 more "
+        f"wanted). Methods within 0.01 of the best: {'; '.join(close)}."
     )
 
 
