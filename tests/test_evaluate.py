@@ -274,7 +274,7 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
     assert "more than the model's context" in too_long
     (failure,) = run.rows["failure"]
     assert "no 'Final answer:' line" in failure["reason"]
-    with pytest.raises(InputError, match="no results yet; left out: there is no picture"):
+    with pytest.raises(InputError, match="the run has no results: there is no picture"):
         tabulate(read_run(tmp_path))
 
 

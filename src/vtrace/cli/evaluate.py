@@ -1,4 +1,4 @@
-"""`vtrace evaluate` and `vtrace table`."""
+"""`vtrace evaluate`, `vtrace table` and `vtrace study`."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def evaluate(
         from ..benchmarks.lmms_eval import with_samples
         from ..faithfulness.run import Plan
         from ..faithfulness.run import evaluate as run
-        from ..faithfulness.store import read_left_out
+        from ..faithfulness.store import read_reasons
         from ..lvlm import load
         from ..methods import parse_names
 
         plan = Plan(
-            methods=tuple(parse_names(methods)), targets=tuple(dict.fromkeys(target.split(","))), seed=seed, blur=blur,
+            methods=tuple(parse_names(methods)), targets=tuple(dict.fromkeys(_names(target))), seed=seed, blur=blur,
             steps=steps, calibrated=calibrated, options=parse_settings(set_ or []), max_new_tokens=max_new_tokens,
             system=system,
         )  # fmt: skip
@@ -103,8 +103,9 @@ def evaluate(
         lvlm = load(model, dtype=dtype or None, device=device or None)
     with _bar(quiet) as report:
         path = run(lvlm, chosen, plan, place, limit=limit, shard=part, report=report)
-    for reason, count in read_left_out(path).items():
-        print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
+    for table, words in (("left_out", "left out {}"), ("failure", "failed {} times")):
+        for reason, count in read_reasons(path, table).items():
+            print(f"vtrace: {words.format(count)}: {reason}", file=sys.stderr)
     print(f"wrote {path}", file=sys.stderr)
     print(path)
 
@@ -133,9 +134,9 @@ def table(
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; use one of: {', '.join(FORMATS)}")
     found = read_run(run)
-    chosen = [name.strip() for name in methods.split(",")] if methods else None
+    chosen = _names(methods) if methods else None
     summary = tabulate(
-        found, methods=chosen, subsets=subsets.split(","), evidence=evidence, against=against or "vtrace",
+        found, methods=chosen, subsets=_names(subsets), evidence=evidence, against=against or "vtrace",
         with_degenerate=degenerate,
     )  # fmt: skip
     if against and against not in summary.methods:
@@ -190,6 +191,10 @@ def study(
     print(written[0].read_text("utf-8"), end="")
     for place in written:
         print(f"wrote {place}", file=sys.stderr)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def _shard(text: str) -> tuple[int, int]:

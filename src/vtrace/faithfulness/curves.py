@@ -78,5 +78,7 @@ def is_settled(likelihoods: Sequence[float], mode: Mode) -> bool:
 
 
 def area(values: np.ndarray) -> float:
-    """Trapezoidal rule over steps of equal width, from 0 to 1."""
+    """Trapezoidal rule over steps of equal width, from 0 to 1; not a number where there is nothing to perturb."""
+    if len(values) < 2:
+        return float("nan")
     return float((values[:-1] + values[1:]).sum() / (2 * (len(values) - 1)))

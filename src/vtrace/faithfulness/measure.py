@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..errors import ModelError
 from ..lvlm import Lvlm
 from ..perturb import BLUR, Perturbation
 from ..types import Trace
@@ -30,8 +31,10 @@ class Measure:
         states = list(states)
         new = sorted({s for s in states if s not in self._known}, key=lambda s: (len(s), sorted(s)))
         if new:
-            values = self._perturbation.log_probabilities(new).mean(dim=1).exp().tolist()
-            self._known.update(zip(new, values, strict=True))
+            values = self._perturbation.log_probabilities(new).mean(dim=1).exp()
+            if not values.isfinite().all():
+                raise ModelError("likelihoods are not finite; try dtype float32 or bfloat16")
+            self._known.update(zip(new, values.tolist(), strict=True))
         return [self._known[state] for state in states]
 
     def deletable(self, setting: Setting) -> list[int]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..attribution import Attribution
 from ..benchmarks import Benchmark
 from ..benchmarks.grade import CORRECT, grade
@@ -16,6 +18,7 @@ from ..generate import MAX_NEW_TOKENS, retrace, trace
 from ..lvlm import Lvlm
 from ..meter import Meter
 from ..methods import find_method, run_method
+from ..methods.loo import measured_dependence
 from ..methods.work import Work
 from ..prompt import SYSTEM_PROMPT
 from ..targets import find_target
@@ -23,7 +26,7 @@ from ..types import Example, Trace
 from .curves import STEPS, Curve, Mode
 from .evidence import captured_dependence, evidence_positions, localisation
 from .measure import Measure, Setting
-from .store import Rows, Store
+from .store import Rows, Store, run_file
 
 
 @dataclass(frozen=True)
@@ -83,16 +86,15 @@ def evaluate(
     number, count = shard
     if not 1 <= number <= count:
         raise InputError(f"shard {number}/{count} does not exist; count from 1/{count} to {count}/{count}")
-    name = "run.sqlite" if count == 1 else f"run-{number}-of-{count}.sqlite"
     size = benchmark.size if limit is None else min(limit, benchmark.size)
     mine = (range(size) if only is None else only)[number - 1 :: count]
-    with Store(out / name, plan.settings(lvlm, benchmark)) as store:
+    with Store(run_file(out, number, count), plan.settings(lvlm, benchmark)) as store:
         store.note_lost(benchmark.lost)
         for done, index in enumerate(mine):
             key = benchmark.key(index)
             report(done, len(mine), key)
-            wanted = [(t, m) for t in plan.targets for m in plan.methods if (t, m) not in store.done(key)]
-            if wanted:
+            measured = store.done(key)
+            if wanted := [(t, m) for t in plan.targets for m in plan.methods if (t, m) not in measured]:
                 store.save(_item(lvlm, benchmark, plan, index, store.frozen(key), wanted))
         report(len(mine), len(mine), "")
         return store.path
@@ -106,7 +108,8 @@ def _item(
     key, radius = benchmark.key(index), plan.blur or benchmark.blur
     try:
         example = benchmark.example(index)
-        frozen = _freeze(lvlm, plan, example, before)
+        with running("the response"):
+            frozen = _freeze(lvlm, plan, example, before)
         with running("the perturbation"):
             measure = Measure(lvlm, frozen, radius)
             clean, image, joint = measure.likelihoods(
@@ -146,10 +149,11 @@ def _item(
             curves = measure.curves([attribution.scores for *_, attribution in found], steps=plan.steps)
     except VTraceError as error:
         return Rows(left_out={"item": key, "reason": str(error)})
+    reference = _reference(plan, work, radius)
     for (target, method, attribution), own_curves in zip(found, curves, strict=True):
         head = {"item": key, "target": target, "method": method}
         rows.curve += [head | _curve(setting, mode, curve) for (setting, mode), curve in own_curves.items()]
-        rows.evidence += [head | row for row in _evidence(attribution, found, target)]
+        rows.evidence += [head | row for row in _evidence(attribution, reference)]
     return rows
 
 
@@ -195,18 +199,26 @@ def _curve(setting: Setting, mode: Mode, curve: Curve) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _evidence(
-    attribution: Attribution, found: Sequence[tuple[str, str, Attribution]], target: str
-) -> list[dict[str, Any]]:
-    """Where the truth is known: localisation; where leave-one-out ran: the share of measured dependence captured."""
+def _reference(plan: Plan, work: Work, radius: float) -> np.ndarray | None:
+    """The measured dependence on every input, if leave-one-out, whose passes it shares, is among the methods."""
+    if "loo" not in map(plan.method, plan.methods):
+        return None
+    try:
+        with running("leave-one-out"):
+            return measured_dependence(work, radius)
+    except VTraceError:  # the method has failed for the same reason, which is kept
+        return None
+
+
+def _evidence(attribution: Attribution, reference: np.ndarray | None) -> list[dict[str, Any]]:
+    """Where the truth is known: localisation; where dependence was measured: the share of it that is captured."""
     frozen = attribution.trace
     rows = []
     for kind, truth in zip(("image", "question"), evidence_positions(frozen), strict=True):
         values = localisation(attribution.scores, frozen.positions(kind), truth) if truth else {}
         rows += [{"kind": kind, "metric": metric, "value": value} for metric, value in values.items()]
-    reference = next((a for t, m, a in found if (t, m) == (target, "loo")), None)
-    if reference is not None:
-        share = captured_dependence(attribution.scores, reference.scores, frozen.positions("image"))
+    if reference is not None and frozen.positions("image"):
+        share = captured_dependence(attribution.scores, reference, frozen.positions("image"))
         rows.append({"kind": "image", "metric": "dependence_20", "value": share})
     return rows
 

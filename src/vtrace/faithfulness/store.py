@@ -55,6 +55,15 @@ class Rows:
     left_out: Row | None = None
 
 
+def run_file(folder: Path, number: int = 1, count: int = 1) -> Path:
+    """The file of one shard. A folder whose run was cut in another way is refused: items would be in two files."""
+    name = "run.sqlite" if count == 1 else f"run-{number}-of-{count}.sqlite"
+    ending = name.removeprefix(f"run-{number}")  # of all files that belong together
+    if others := [p.name for p in sorted(folder.glob("run*.sqlite")) if not p.name.endswith(ending)]:
+        raise InputError(f"{folder} holds {others[0]}, cut into other shards than {name}; choose another --out")
+    return folder / name
+
+
 class Store:
     """A run on disk. Only one process may write to it at a time."""
 
@@ -71,7 +80,12 @@ class Store:
         except OSError as error:
             self._lock.close()
             raise InputError(f"another process is writing to {path}; wait for it, or use --shard") from error
-        self._db = sqlite3.connect(path)
+        try:
+            with _readable(path):
+                self._db = sqlite3.connect(path)
+        except BaseException:
+            self._lock.close()
+            raise
         try:
             self._open(settings)
         except BaseException:
@@ -166,14 +180,13 @@ def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = Non
     settings: dict[str, Any] | None = None
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for path in paths:
-        with _readable(path):
-            db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        with _readable(path), closing(_connect(path)) as db:
             db.row_factory = sqlite3.Row
+            db.execute("BEGIN")  # all tables as they are at one moment: the run may be going on
             own = read_settings(db, path)
             for table in tables:
                 of_item = f"WHERE {OF_ITEM[table]} = :item" if item is not None else ""
                 rows[table] += map(dict, db.execute(f"SELECT * FROM {table} {of_item}", {"item": item}))
-            db.close()
         if settings is not None and own != settings:
             raise InputError(f"{path} belongs to another run than the files beside it; move it elsewhere")
         settings = own
@@ -187,10 +200,14 @@ def read_run(place: Path, tables: Sequence[str] = TABLES, item: str | None = Non
     return Run(settings, rows)
 
 
-def read_left_out(path: Path) -> dict[str, int]:
-    """How many items were left out of a run, by reason."""
-    with _readable(path), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-        return dict(db.execute("SELECT reason, COUNT(*) FROM left_out GROUP BY reason ORDER BY MIN(rowid)"))
+def read_reasons(path: Path, table: str) -> dict[str, int]:
+    """How many rows of "left_out" or "failure" a run has, by reason."""
+    with _readable(path), closing(_connect(path)) as db:
+        return dict(db.execute(f"SELECT reason, COUNT(*) FROM {table} GROUP BY reason ORDER BY MIN(rowid)"))
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 @contextmanager

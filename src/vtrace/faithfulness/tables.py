@@ -43,6 +43,7 @@ class Table:
 
     settings: dict[str, Any]
     methods: list[str]
+    against: str | None  # the method that differences, wins and losses are relative to
     lines: list[Line]
     verdicts: dict[str, int]  # on answers: correct, wrong, unparsed, undecided
     items: int  # asked for, those left out included
@@ -61,8 +62,8 @@ def tabulate(
     if missing := [name for name in chosen if name not in present]:
         raise InputError(f"the run has no results of {missing[0]}; it has: {', '.join(present) or 'none'}")
     if not chosen:
-        why = next((f"; left out: {row['reason']}" for row in run.rows["left_out"]), "")
-        raise InputError(f"the run has no results yet{why}")
+        why = next((f": {row['reason']}" for row in run.rows["left_out"] + run.rows["failure"]), " yet")
+        raise InputError(f"the run has no results{why}")
     correct = {row["key"]: row["correct"] for row in run.rows["item"]}
     lines = []
     for target in dict.fromkeys(row["target"] for row in run.rows["result"]):
@@ -75,7 +76,8 @@ def tabulate(
     left_out, failures = (Counter(row["reason"] for row in run.rows[name]) for name in ("left_out", "failure"))
     lost = {row["file"]: row["reason"] for row in run.rows["lost"]}
     count = len(correct.keys() | {row["item"] for row in run.rows["left_out"]})
-    return Table(run.settings, chosen, lines, dict(verdicts), count, dict(left_out), lost, dict(failures))
+    against = against if against in chosen else None
+    return Table(run.settings, chosen, against, lines, dict(verdicts), count, dict(left_out), lost, dict(failures))
 
 
 def _subset(correct: dict[str, int | None], subset: str) -> set[str]:
@@ -202,11 +204,12 @@ def comma_separated(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     about = ["target", "subset", "setting", "metric", "higher_is_better", "items", "degenerate"]
-    writer.writerow([*about, "method", *Summary.__dataclass_fields__, "published"])
+    writer.writerow([*about, "method", *Summary.__dataclass_fields__, "against", "published"])
     for line in table.lines:
         head = [getattr(line, name) for name in about]
         for method, summary in line.cells.items():
-            writer.writerow([*head, method, *asdict(summary).values(), line.published.get(method)])
+            against = None if summary.difference is None else table.against
+            writer.writerow([*head, method, *asdict(summary).values(), against, line.published.get(method)])
     return out.getvalue()
 
 
@@ -220,9 +223,12 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 
 
 def _labels(line: Line) -> list[str]:
-    subset = "" if line.subset == "all" else f", {line.subset}"
     arrow = "↑" if line.higher_is_better else "↓"
-    return [line.target + subset, str(line.items), line.setting, f"{line.metric} {arrow}"]
+    return [_who(line), str(line.items), line.setting, f"{line.metric} {arrow}"]
+
+
+def _who(line: Line) -> str:
+    return line.target if line.subset == "all" else f"{line.target}, {line.subset}"
 
 
 def _cell(line: Line, method: str, styles: dict[str, str], intervals: bool, reference: str | None) -> str:
@@ -246,8 +252,8 @@ def _notes(table: Table, reference: str | None) -> list[str]:
         f"{facts['model']} on {facts['benchmark']}; blur {facts['blur']:.3g} of the longer side, {facts['steps']} "
         f"steps, seed {facts['seed']}. ↑ higher is better, ↓ lower is better.",
     ]
-    flat = {(line.target, line.setting): line.degenerate for line in table.lines if line.degenerate}
-    notes += [f"Degenerate curves ({target}, {setting}): {count}." for (target, setting), count in flat.items()]
+    flat = {(_who(line), line.setting): line.degenerate for line in table.lines if line.degenerate}
+    notes += [f"Degenerate curves ({who}, {setting}): {count}." for (who, setting), count in flat.items()]
     if any(line.published for line in table.lines):
         notes.append("Paper: its numbers for this model and benchmark.")
     if reference:

@@ -182,9 +182,9 @@ def run_method(name: str, work: Work, target: Target, calibrated: bool = False, 
             outcome = method.run(work, target, **options)
         except VTraceError as error:
             raise type(error)(f"{name}: {error}") from error
-    if isinstance(outcome, Attribution):
-        return outcome
-    return _as_attribution(name, work, target, outcome, calibrated, {**method.options, **options})
+        if isinstance(outcome, Attribution):
+            return outcome
+        return _as_attribution(name, work, target, outcome, calibrated, {**method.options, **options})
 
 
 def _as_attribution(

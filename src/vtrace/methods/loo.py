@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 
 from ..perturb import BLUR
@@ -29,8 +30,17 @@ def leave_one_out(
     else:
         groups += [(p,) for p in trace.positions("question")]
     tokens = [p - trace.prompt_length for p in target.positions]
-    losses = work.left_out(((), *groups), radius)[:, tokens].sum(1)
+    left = work.left_out(((), *groups), radius)[:, tokens].sum(1)
     scores = torch.zeros(len(trace), dtype=torch.float64)
-    for group, loss in zip(groups, losses[1:], strict=True):
-        scores[list(group)] = float(losses[0] - loss) / len(group)
+    for group, value in zip(groups, left[1:], strict=True):
+        scores[list(group)] = float(left[0] - value) / len(group)
     return signed_as(sign, scores)
+
+
+def measured_dependence(work: Work, radius: float = BLUR) -> np.ndarray:
+    """T: what the likelihood of the response, exp(mean log p), loses without each image or question token."""
+    inputs = work.inputs
+    left = work.left_out(((), *((p,) for p in inputs)), radius).mean(1).exp().cpu().numpy()
+    scores = np.zeros(len(work.trace))
+    scores[inputs] = left[0] - left[1:]
+    return scores

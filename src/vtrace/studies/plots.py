@@ -48,6 +48,10 @@ def draw_profile(name: str, profile: Profile, means: dict[tuple[str, str], list[
             size = 6 if panel.scatter else 3.5
             ax.plot(x, [s.mean for _, s in points], "-", marker="o", ms=size, color=colour, label=label)
             ax.fill_between(x, [s.low for _, s in points], [s.high for _, s in points], color=colour, alpha=0.12)
+            if panel.scatter and points:  # colour alone would not name a dot
+                ax.annotate(
+                    label, (x[0], points[0][1].mean), (5, -9), textcoords="offset points", fontsize=7, color=INK
+                )
         ticks = panel.ticks or {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in sorted(places)}
         if not panel.scatter:
             ax.set_xticks(list(ticks), list(ticks.values()))
