@@ -87,4 +87,4 @@ def test_items_that_cannot_be_measured_are_counted(pinhole, tmp_path, monkeypatc
     page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path)
     assert "1 examples, seed 0.\nLeft out, 1 of 2: no final answer.\n" in page.read_text()
     lines = (tmp_path / "tiny/points.jsonl").read_text().splitlines()
-    assert [json.loads(line)["points"] for line in lines] == [[["p", "s", 0.0, 1.0]], "no final answer"]
+    assert [json.loads(line)["value"] for line in lines] == [[["p", "s", 0.0, 1.0]]]

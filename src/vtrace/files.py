@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import fcntl
 import io
 import json
 import os
@@ -12,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -45,11 +46,30 @@ def read_json(path: Path, what: str) -> Any:
 
 def read_lines(path: Path) -> list[Any]:
     """The entries of a JSONL file, if it exists. The last line of a killed process may be cut off and is left out."""
+    try:
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {first_line(error)}; move it away and run again") from error
     entries = []
-    for line in path.read_text("utf-8").splitlines() if path.exists() else []:
+    for line in lines:
         with suppress(ValueError):
             entries.append(json.loads(line))
     return entries
+
+
+def locked(path: Path) -> IO[str]:
+    """Keep other processes from writing to a file, and make its folder, as long as what is returned is open."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_suffix(".lock").open("w")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise InputError(f"another process is writing to {path}; wait for it, or choose another --out") from error
+    return lock
 
 
 def append_line(path: Path, entry: Any) -> None:

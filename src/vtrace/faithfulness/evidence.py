@@ -12,7 +12,7 @@ RECALLS = (0.05, 0.10, 0.20)  # shares of the ranking that are looked at
 
 
 def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
-    """Image positions whose cell is covered by evidence at least in part, and question positions of evidence words."""
+    """Image positions with more than a sliver of evidence in their cell, and question positions of evidence words."""
     patches = [p.position for p in trace.patches if any(_overlap(p.box, box) for box in trace.evidence_boxes)]
     asked = trace.positions("question")
     start = trace.text.find(trace.question, trace.offsets[asked[0]][0]) if asked else 0

@@ -45,8 +45,10 @@ class Plan:
     system: str = SYSTEM_PROMPT
 
     def check(self) -> None:
-        if self.blur is not None and self.blur <= 0:
-            raise InputError(f"a blur of radius {self.blur:g} hides nothing; give a share of the longer side above 0")
+        if self.blur is not None:
+            check_blur(self.blur)
+        if self.steps < 1:
+            raise InputError(f"a curve of {self.steps} steps has no area; give 1 or more")
         for target in self.targets:
             if target not in ("response", "answer"):
                 raise InputError(f"target {target!r} cannot be evaluated; use response, answer, or both")
@@ -68,6 +70,12 @@ class Plan:
             "variants": self.variants,
             "max_new_tokens": self.max_new_tokens, "system": self.system,
         }  # fmt: skip
+
+
+def check_blur(radius: float) -> float:
+    if radius <= 0:
+        raise InputError(f"a blur of radius {radius:g} hides nothing; give a share of the longer side above 0")
+    return radius
 
 
 Report = Callable[[int, int, str], None]

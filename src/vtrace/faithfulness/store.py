@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sqlite3
 from collections import Counter
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..files import locked
 
 VERSION = 2
 _TABLES = """
@@ -70,16 +70,7 @@ class Store:
     def __init__(self, path: Path, settings: dict[str, Any]):
         """Open a run, or begin one. A run that was made with other settings is refused."""
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 - held as long as the store is open
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise InputError(f"another process is writing to {path}; wait for it, or use --shard") from error
+        self._lock = locked(path)
         try:
             with _readable(path):
                 self._db = sqlite3.connect(path)

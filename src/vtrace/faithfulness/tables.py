@@ -45,7 +45,7 @@ class Table:
     methods: list[str]
     against: str | None  # the method that differences, wins and losses are relative to
     lines: list[Line]
-    verdicts: dict[str, int]  # on answers: correct, wrong, unparsed, undecided
+    verdicts: dict[str, int]  # on answers to items that all methods have: correct, wrong, unparsed, undecided
     items: int  # asked for, those left out included
     left_out: dict[str, int]  # items by reason
     lost: dict[str, str]  # files of the benchmark that could not be read: reason
@@ -72,8 +72,11 @@ def tabulate(
             lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
             if evidence:
                 lines += _evidence_lines(run, target, subset, keep, chosen, against)
-    verdicts = Counter(row["verdict"] for row in run.rows["item"] if row["verdict"])
-    left_out, failures = (Counter(row["reason"] for row in run.rows[name]) for name in ("left_out", "failure"))
+    of_method = [{row["item"] for row in run.rows["result"] if row["method"] == name} for name in chosen]
+    compared = set.intersection(*of_method)
+    verdicts = Counter(row["verdict"] for row in run.rows["item"] if row["verdict"] and row["key"] in compared)
+    left_out = Counter(row["reason"] for row in run.rows["left_out"])
+    failures = Counter(row["reason"] for row in run.rows["failure"] if row["method"] in chosen)
     lost = {row["file"]: row["reason"] for row in run.rows["lost"]}
     count = len(correct.keys() | {row["item"] for row in run.rows["left_out"]})
     against = against if against in chosen else None
@@ -98,16 +101,14 @@ def _curve_lines(
                 mine = [r for r in rows if (r["setting"], r["mode"]) == (setting, mode)]
                 flat = {r["item"] for r in mine if r["degenerate"]}
                 used = mine if with_degenerate else [r for r in mine if r["item"] not in flat]
-                values = _paired({(r["method"], r["item"]): r[metric] for r in used}, methods)
-                count = len(next(iter(values.values())))
-                if not count:
+                items, values = _paired({(r["method"], r["item"]): r[metric] for r in used}, methods)
+                if not items:
                     continue
                 up = mode == "insertion"
                 label = f"{metric.upper()} {mode[:3]}"
                 known = published(run.settings, subset, setting, metric, mode) if target == "response" else {}
-                lines.append(
-                    Line(target, subset, setting, label, up, count, len(flat), summarise(values, against, up), known)
-                )
+                cells, few = summarise(values, against, up), len(flat.intersection(items))
+                lines.append(Line(target, subset, setting, label, up, len(items), few, cells, known))
     return lines
 
 
@@ -119,20 +120,19 @@ def _evidence_lines(
     for kind in ("image", "question"):
         for metric in EVIDENCE:
             mine = {(r["method"], r["item"]): r["value"] for r in rows if (r["kind"], r["metric"]) == (kind, metric)}
-            values = _paired(mine, methods)
-            count = len(next(iter(values.values())))
-            if count:
+            items, values = _paired(mine, methods)
+            if items:
                 label = metric.replace("_", " @ ") + (" %" if "_" in metric else "")
                 cells = summarise(values, against, True)
-                lines.append(Line(target, subset, f"{kind} evidence", label, True, count, 0, cells, {}))
+                lines.append(Line(target, subset, f"{kind} evidence", label, True, len(items), 0, cells, {}))
     return lines
 
 
-def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> dict[str, np.ndarray]:
-    """Arrays over the items that every method has, in one order. The database keeps what is not a number as None."""
+def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
+    """The items that every method has, and values over them. The database keeps what is not a number as None."""
     items = dict.fromkeys(item for _, item in values)
     common = [item for item in items if all(values.get((m, item)) is not None for m in methods)]
-    return {m: np.array([values[m, i] for i in common]) for m in methods}
+    return common, {m: np.array([values[m, i] for i in common]) for m in methods}
 
 
 def published(settings: dict[str, Any], subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
@@ -153,9 +153,11 @@ def _checkpoint(model: str) -> str:
 
 
 def marks(line: Line) -> dict[str, str]:
-    """The best and the second best method of a line."""
-    order = sorted(line.cells, key=lambda m: line.cells[m].mean, reverse=line.higher_is_better)
-    return dict(zip(order, ("best", "second"), strict=False))
+    """The best and the second best methods of a line; those that print alike are marked alike."""
+    printed = {method: f"{cell.mean:.3f}" for method, cell in line.cells.items()}
+    order = sorted(set(printed.values()), key=float, reverse=line.higher_is_better)
+    places = dict(zip(order, ("best", "second"), strict=False))
+    return {method: places[text] for method, text in printed.items() if text in places}
 
 
 def markdown(table: Table, intervals: bool = False, reference: str | None = None) -> str:

@@ -38,21 +38,28 @@ def _gamma() -> Study:
             name = f"{label}, γ = {gamma:g}"
             variants[name] = (method, {"gamma": gamma})
             series.setdefault(label, []).append((gamma, name))
-    return Study("weight of longer paths, for VTrace and for IFR", variants, "lines", "γ", series)
+    # Without longer paths at all: what both begin with.
+    for label, name, method, options in (
+        ("VTrace", "VTrace, direct", "vtrace", {"multihop": False}), ("IFR + multi-hop", "IFR", "ifr", {}),
+    ):  # fmt: skip
+        variants[name] = (method, options)
+        series[label].insert(0, (0.0, name))
+    about = "weight of longer paths, for VTrace and for IFR; at 0, direct edges and IFR itself"
+    return Study(about, variants, "lines", "γ", series)
 
 
 def _hops() -> Study:
     variants: dict[str, tuple[str, dict[str, Any]]] = {
-        f"up to {hops} hop{'s' if hops > 1 else ''}": ("vtrace", {"hops": hops}) for hops in HOPS
+        f"{hops} hop{'s' if hops > 1 else ''} each way": ("vtrace", {"hops": hops}) for hops in HOPS
     }
     variants["all paths"] = ("vtrace", {})
     variants["direct edges"] = ("vtrace", {"multihop": False})
     series = {"VTrace": [(float(h), name) for h, name in zip((*HOPS, ALL_PATHS), variants, strict=False)]}
-    about = f"how long paths have to be; all paths are drawn at {ALL_PATHS}"
+    about = f"how long paths into and out of a source may be; all paths are drawn at {ALL_PATHS}"
     return Study(about, variants, "lines", "hops", series)
 
 
-BASELINES = ("rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "ifr-multihop", "loo", "random")
+BASELINES = ("rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "random")
 STUDIES: dict[str, Study] = {
     "components": Study(
         "what centring, multi-hop and calibration are worth",
@@ -67,12 +74,12 @@ STUDIES: dict[str, Study] = {
     "hops": _hops(),
     "curves": Study(
         "mean perturbation curves of VTrace and others",
-        {"VTrace": ("vtrace", {}), **{name: (name, {}) for name in BASELINES if name not in ("loo", "ifr-multihop")}},
+        {"VTrace": ("vtrace", {}), **{name: (name, {}) for name in BASELINES}},
         "curves",
     ),
     "correctness": Study(
         "faithfulness where the model is right and where it is wrong, half of the examples each",
-        {"VTrace": ("vtrace", {}), **{name: (name, {}) for name in ("ifr", "flashtrace", "attnlrp", "random")}},
+        {"VTrace": ("vtrace", {}), **{name: (name, {}) for name in BASELINES}},
         subsets=("correct", "incorrect"),
     ),
     "receivers": Study(

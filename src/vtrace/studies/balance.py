@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ..benchmarks import Benchmark
 from ..benchmarks.grade import CORRECT, grade
-from ..errors import InputError, VTraceError
+from ..errors import InputError, VTraceError, running
 from ..faithfulness.run import Report
-from ..files import append_line, read_lines
 from ..generate import trace
 from ..lvlm import Lvlm
+from .journal import Journal
 
 PATIENCE = 50  # examples that are asked, at most, for each one that is wanted
 
@@ -20,23 +20,20 @@ def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report:
 
     Verdicts are kept in `folder`, so that nothing is asked twice.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     asked = {"model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name}
-    path = folder / "verdicts.jsonl"
-    known = {e["item"]: e["correct"] for e in read_lines(path) if all(e[key] == asked[key] for key in asked)}
     wanted, most = {True: limit // 2, False: -(-limit // 2)}, min(PATIENCE * limit, benchmark.size)
     found: dict[bool, list[int]] = {True: [], False: []}
-    for index in range(most):
-        if all(len(found[side]) == wanted[side] for side in wanted):
-            break
-        key = benchmark.key(index)
-        report(index, most, key)
-        if key not in known:
-            known[key] = _is_right(lvlm, benchmark, index)
-            append_line(path, {"item": key, "correct": known[key], **asked})
-        side = known[key]
-        if side is not None and len(found[side]) < wanted[side]:
-            found[side].append(index)
+    with Journal(folder / "verdicts.jsonl", asked) as journal:
+        for index in range(most):
+            if all(len(found[side]) == wanted[side] for side in wanted):
+                break
+            key = benchmark.key(index)
+            report(index, most, key)
+            side = journal.known.get(key)
+            if side is None and (side := _is_right(lvlm, benchmark, index)) is not None:
+                journal.add(key, side)
+            if side is not None and len(found[side]) < wanted[side]:
+                found[side].append(index)
     chosen = sorted(found[True] + found[False])
     if not chosen:
         raise InputError(f"none of {most} answers to {benchmark.name} could be graded right or wrong")
@@ -47,7 +44,8 @@ def _is_right(lvlm: Lvlm, benchmark: Benchmark, index: int) -> bool | None:
     """None where nobody can say, or where the item has to be left out."""
     try:
         example = benchmark.example(index)
-        verdict = grade(example, trace(lvlm, example).answer_text)
+        with running("the response"):
+            verdict = grade(example, trace(lvlm, example).answer_text)
     except VTraceError:
         return None
-    return verdict and CORRECT[verdict]
+    return CORRECT[verdict] if verdict else None

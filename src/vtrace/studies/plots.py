@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from ..faithfulness.statistics import Summary
 from ..faithfulness.store import Run
 from ..faithfulness.tables import Line, Table
+from ..files import write_atomically
 from . import Study
 from .profiles import Profile
 
@@ -64,7 +65,7 @@ def _save(name: str, about: str, figure: Figure, folder: Path) -> list[Path]:
     figure.text(0.02, top, f"{name}: {about}", ha="left", va="top", fontsize=12, color=INK)
     paths = [folder / f"{name}.{ending}" for ending in ("png", "svg")]
     for path in paths:
-        figure.savefig(path, dpi=130, facecolor="white")
+        write_atomically(path, lambda file: figure.savefig(file, dpi=130, facecolor="white"))
     return paths
 
 
@@ -109,7 +110,7 @@ def _bars(study: Study, run: Run, table: Table) -> Figure:
     """Insertion and deletion beside each other, with intervals; one panel per target, subset and setting."""
     measured = {(line.target, line.subset) for line in table.lines}  # a model may never be wrong on a few examples
     panels = [(t, s) for t in study.targets for s in study.subsets if (t, s) in measured]
-    names = list(study.variants)
+    names = table.methods
     figure, axes = _figure(len(panels), 2, 11, 1.2 + len(panels) * (0.9 + 0.36 * len(names)))
     for row, (target, subset) in enumerate(panels):
         for column, setting in enumerate(SETTINGS):
@@ -145,8 +146,8 @@ def _lines(study: Study, run: Run, table: Table) -> Figure:
                     line = _line(table, target, "all", setting, metric)
                     if line is None:
                         continue
-                    x = [p for p, _ in points]
-                    cells = [line.cells[name] for _, name in points]
+                    x = [p for p, name in points if name in line.cells]
+                    cells = [line.cells[name] for _, name in points if name in line.cells]
                     ax.plot(x, [c.mean for c in cells], style, marker="o", ms=3.5, color=COLOURS[number],
                             label=f"{label}, {'insertion' if style == '-' else 'deletion'}")  # fmt: skip
                     ax.fill_between(
@@ -158,16 +159,17 @@ def _lines(study: Study, run: Run, table: Table) -> Figure:
 
 
 def _curves(study: Study, run: Run, table: Table) -> Figure:
-    """Mean normalised likelihood against the share of inputs restored (solid) or removed (dashed)."""
+    """Mean normalised likelihood, over items that all have, as inputs are restored (solid) or removed (dashed)."""
     figure, axes = _figure(len(study.targets), 2, 10, 1 + 3.1 * len(study.targets))
     for row, target in enumerate(study.targets):
         for column, setting in enumerate(SETTINGS):
             ax = axes[row, column]
             _title(ax, target, setting)
-            for number, name in enumerate(study.variants):
+            own = [r for r in run.rows["curve"] if (r["target"], r["setting"]) == (target, setting)]
+            items = set.intersection(*({r["item"] for r in own if r["method"] == name} for name in table.methods))
+            for number, name in enumerate(table.methods):
                 for mode, style in (("insertion", "-"), ("deletion", "--")):
-                    key = (target, name, setting, mode)
-                    rows = [r for r in run.rows["curve"] if (r["target"], r["method"], r["setting"], r["mode"]) == key]
+                    rows = [r for r in own if (r["method"], r["mode"]) == (name, mode) and r["item"] in items]
                     values = [np.array(json.loads(r["response"])) for r in rows]
                     steps = max((len(v) for v in values), default=0)
                     if not steps:
@@ -177,5 +179,5 @@ def _curves(study: Study, run: Run, table: Table) -> Figure:
                     label = name if mode == "insertion" else None
                     ax.plot(100 * grid, mean, style, lw=1.6, color=COLOURS[number % len(COLOURS)], label=label)
             ax.set_xlabel("inputs restored (—) or removed (- -), %", fontsize=8, color=FAINT)
-            ax.set_ylabel("likelihood of the response", fontsize=8, color=FAINT)
+            ax.set_ylabel("likelihood of the response, normalised", fontsize=8, color=FAINT)
     return _with_legend(figure, axes)

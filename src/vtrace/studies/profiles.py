@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..attribution import receivers_of
+from ..attribution import log_scores_of, receivers_of
 from ..faithfulness.curves import ranked
 from ..faithfulness.measure import Measure, Setting
 from ..generate import retrace
@@ -30,8 +30,9 @@ HOPS = (1, 2, 4, 8)
 ALL_PATHS = 16  # where plots have them on an axis of hops
 DISTANCES = (1, 5, 20, 50, 100)  # tokens; the last bin holds what is farther away
 LENGTHS = (256, 512, 1024, 2048)
-COMPARED = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "attnlrp", "rollout", "random")
-TIMED = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "rollout", "attnlrp", "chefer", "gradient")
+COMPARED = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "flowtracer", "attnlrp", "rollout", "random")
+TIMED = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "flowtracer", "rollout", "attnlrp", "chefer")
+MATTERS = 0.01  # an answer whose probability falls by less without all inputs is copied from the frozen reasoning
 Point = tuple[str, str, float, float]  # panel, series, x, y
 
 
@@ -58,20 +59,21 @@ class Profile:
 
 def budget(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     """Among the strongest k % of image and question tokens: how many are of the image, and how much of the answer's
-    probability comes back when only they are shown."""
+    probability comes back when only they are shown, where it needs the inputs at all."""
     target, inputs = find_target(trace, "answer"), trace.positions("image", "question")
     image, answer = set(trace.positions("image")), [p - trace.prompt_length for p in target.positions]
     work, perturbation = Work.of(lvlm, trace), Perturbation(lvlm, trace, blur)
     orders = {name: ranked(_scores(name, work, target, seed), inputs) for name in COMPARED}
     shown = {(name, k): orders[name][: max(1, round(k / 100 * len(inputs)))] for name in COMPARED for k in BUDGETS}
-    states = [inputs, [], *([p for p in inputs if p not in set(kept)] for kept in shown.values())]
+    states = [inputs, [], *(set(inputs).difference(kept) for kept in shown.values())]
     chances = perturbation.log_probabilities(states)[:, answer].mean(1).exp().tolist()
     nothing, everything = chances[:2]
     points: list[Point] = []
     for (name, k), chance in zip(shown, chances[2:], strict=True):
         points.append(("image tokens", name, k, 100 * float(np.mean([p in image for p in shown[name, k]]))))
-        if everything - nothing > 1e-8:
-            points.append(("recovery", name, k, (chance - nothing) / (everything - nothing)))
+        if everything - nothing > MATTERS:
+            recovered = (chance - nothing) / (everything - nothing)
+            points.append(("recovery", name, k, float(np.clip(recovered, 0, 1))))
     return points
 
 
@@ -83,6 +85,8 @@ def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     image = trace.positions("image")
     places = (*HOPS, ALL_PATHS)
     own = [_received(pairwise, [answer.positions], hops)[:, 0] for hops in (*HOPS, 0)]
+    for received in own:
+        received[min(answer.positions) - 1 :] = 0  # as for IFR: a target relies on what came before it is read
     ifr = np.clip(_scores("ifr", work, answer, seed), 0, None)
     settings: tuple[Setting, ...] = ("image", "question")
     curves = measure.curves([*own, ifr], settings)
@@ -94,13 +98,15 @@ def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
             for setting, mode in curves[k]:
                 points.append((mode, f"{name}, {setting}", place, curves[k][setting, mode].rise))
     generated = range(trace.prompt_length + 1, len(trace))
-    for name, hops in (("one hop (W)", 1), ("all paths (R)", 0)):
-        found = _received(pairwise, [(p,) for p in generated], hops)
-        far = [_by_distance(found[:, k], p - 1) for k, p in enumerate(generated)]
-        points += [("distance", name, bin, value) for bin, value in enumerate(np.mean(far, axis=0))]
-    few = list(generated)[:: max(1, len(generated) // 6)]
-    far = [_by_distance(_scores("ifr", work, Target("token", (p,)), seed), p - 1) for p in few]
-    points += [("distance", "IFR", bin, value) for bin, value in enumerate(np.mean(far, axis=0))]
+    few = generated[:: max(1, len(generated) // 12)]  # IFR needs sums of its own for every one of them
+    credits = {
+        "one hop (W)": list(_received(pairwise, [(p,) for p in few], 1).T),
+        "all paths (R)": list(_received(pairwise, [(p,) for p in few], 0).T),
+        "IFR": [_scores("ifr", work, Target("token", (p,)), seed) for p in few],
+    }
+    for name, found in credits.items():
+        far = [_by_distance(scores, p - 1) for scores, p in zip(found, few, strict=True)]
+        points += [("distance", name, bin, float(np.mean(part))) for bin, part in enumerate(zip(*far, strict=True))]
     return points
 
 
@@ -121,10 +127,14 @@ def blur(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
 
 
 def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
-    """Time and memory by sequence length (the response repeated until it is long enough), and time against RISE."""
+    """Time and memory by sequence length (the response repeated until it is long enough), time against RISE, and time
+    for one target against every generated token as its own."""
     points: list[Point] = []
-    target = find_target(trace, "answer")
+    target = find_target(trace, "response")
     measure = Measure(lvlm, trace, blur)
+    every = [(p,) for p in range(trace.prompt_length, len(trace))]
+    for place, targets in enumerate(([target.positions], every)):
+        points.append(("targets", "vtrace", place, _seconds(lambda t=targets: _explained(lvlm, trace, t))))  # type: ignore[misc]
     for name in TIMED:
         seconds, _, found = _timed(lvlm, trace, name, target)
         rise = measure.curves([found.scores], ("image",))[0]["image", "insertion"].rise
@@ -143,14 +153,33 @@ def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
 
 
 def _timed(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> tuple[float, int | None, Any]:
-    """Seconds, peak memory and result of one method with nothing shared, once everything is warm."""
-    run_method(name, Work.of(lvlm, trace), target)
-    meter, began = Meter(lvlm.device), time.perf_counter()
+    """Seconds, peak memory and result of one method with nothing shared, once everything is warm.
+
+    Memory and time are those of different runs: giving memory back, to measure the next peak, takes time.
+    """
+    meter = Meter(lvlm.device)
     with meter.measure():
         found = run_method(name, Work.of(lvlm, trace), target)
-        if lvlm.device.type == "cuda":
-            torch.cuda.synchronize(lvlm.device)
-    return time.perf_counter() - began, meter.peak, found
+    return _seconds(lambda: run_method(name, Work.of(lvlm, trace), target)), meter.peak, found
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """The median of three."""
+    spent = []
+    for _ in range(3):
+        began = time.perf_counter()
+        run()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        spent.append(time.perf_counter() - began)
+    return sorted(spent)[1]
+
+
+def _explained(lvlm: Lvlm, trace: Trace, targets: Sequence[Sequence[int]]) -> Tensor:
+    """VTrace for all of these targets, from the model on."""
+    work = Work.of(lvlm, trace)
+    assert len(work.likelihoods)  # calibration is part of the price
+    return log_scores_of(work.pairwise(), targets, Options())
 
 
 def _lengthened(lvlm: Lvlm, trace: Trace, length: int) -> Trace | None:
@@ -164,11 +193,8 @@ def _lengthened(lvlm: Lvlm, trace: Trace, length: int) -> Trace | None:
 
 
 def _scores(name: str, work: Work, target: Target, seed: int) -> np.ndarray:
-    return run_method(name, work, target, **_seeded(name, seed)).scores
-
-
-def _seeded(name: str, seed: int) -> dict[str, Any]:
-    return {"seed": seed} if name == "random" else {}
+    options: dict[str, Any] = {"seed": seed} if name == "random" else {}
+    return run_method(name, work, target, **options).scores
 
 
 def _received(pairwise: Tensor, targets: Sequence[Sequence[int]], hops: int) -> np.ndarray:
@@ -225,11 +251,12 @@ PROFILES: dict[str, Profile] = {
         limit=24,
     ),
     "efficiency": Profile(
-        "time and memory by length, and time against faithfulness",
+        "time and memory by length, time against faithfulness, one target against all",
         {
             "seconds": Panel("tokens", "seconds", (True, True)),
             "memory": Panel("tokens", "peak memory above the model's, MB", (True, False)),
-            "faithfulness": Panel("seconds", "RISE insertion, image, target: answer", scatter=True),
+            "faithfulness": Panel("seconds", "RISE insertion, image", scatter=True),
+            "targets": Panel("", "seconds", ticks={0.0: "one span", 1.0: "every generated token"}),
         },
         efficiency,
         limit=6,

@@ -9,15 +9,16 @@ import numpy as np
 
 from ..benchmarks import Benchmark
 from ..errors import InputError, VTraceError, running
-from ..faithfulness.run import Plan, Report, evaluate, noise
+from ..faithfulness.run import Plan, Report, check_blur, evaluate, noise
 from ..faithfulness.statistics import Summary, summarise
 from ..faithfulness.store import read_run
 from ..faithfulness.tables import markdown, tabulate
-from ..files import append_line, read_lines, write_atomically
+from ..files import write_atomically
 from ..generate import trace
 from ..lvlm import Lvlm
 from . import Study, find_study
 from .balance import balanced
+from .journal import Journal
 from .plots import draw, draw_profile
 from .profiles import Point, Profile
 
@@ -54,7 +55,12 @@ def _run_variants(
     only = balanced(lvlm, benchmark, limit, folder, report) if "incorrect" in study.subsets else None
     evaluate(lvlm, benchmark, plan, folder, limit=limit, only=only, report=report)
     run = read_run(folder)
-    table = tabulate(run, methods=list(study.variants), subsets=study.subsets, against=next(iter(study.variants)))
+    present = {row["method"] for row in run.rows["result"]}  # a variant may have failed everywhere; the notes say why
+    variants = [label for label in study.variants if label in present]
+    table = tabulate(run, methods=variants, subsets=study.subsets, against=next(iter(variants), None))
+    if not table.lines:
+        reasons = "; ".join(table.failures) or "none of them succeeded on the same items"
+        raise InputError(f"the variants of {name} cannot be compared: {reasons}")
     return [
         _page(name, study.about, markdown(table, intervals=True), folder),
         *draw(name, study, run, table, folder),
@@ -70,36 +76,27 @@ def _measure(
     profile: Profile, lvlm: Lvlm, benchmark: Benchmark, folder: Path, limit: int, seed: int, blur: float | None,
     report: Report,
 ) -> dict[str, list[Point] | str]:  # fmt: skip
-    """Points of every item, or why it has none; a line of a file each, so that a study goes on where it stopped."""
-    folder.mkdir(parents=True, exist_ok=True)
-    radius = blur or benchmark.blur
+    """Points of every item, or why it has none. What went wrong is tried again the next time."""
+    radius = benchmark.blur if blur is None else check_blur(blur)
     settings = {
         "model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name, "seed": seed, "blur": radius,
         "dtype": lvlm.dtype,
     }  # fmt: skip
-    path, known = folder / "points.jsonl", {}
-    for entry in read_lines(path):
-        before = entry["settings"]
-        if other := [key for key in settings if before.get(key) != settings[key]]:
-            key = other[0]
-            raise InputError(
-                f"{folder} was made with {key} {before.get(key)!r}, not {settings[key]!r}; choose another --out"
-            )
-        known[entry["item"]] = entry["points"]
     count = min(limit, benchmark.size)
     found: dict[str, list[Point] | str] = {}
-    for index in range(count):
-        key = benchmark.key(index)
-        report(index, count, key)
-        if key not in known:
-            try:
-                frozen = trace(lvlm, benchmark.example(index))
-                with running("the study"):
-                    known[key] = profile.measure(lvlm, frozen, radius, noise(seed, index))
-            except VTraceError as error:
-                known[key] = str(error)
-            append_line(path, {"item": key, "settings": settings, "points": known[key]})
-        found[key] = known[key]
+    with Journal(folder / "points.jsonl", settings) as journal:
+        for index in range(count):
+            key = benchmark.key(index)
+            report(index, count, key)
+            if key not in journal.known:
+                try:
+                    with running("the study"):
+                        frozen = trace(lvlm, benchmark.example(index))
+                        journal.add(key, profile.measure(lvlm, frozen, radius, noise(seed, index)))
+                except VTraceError as error:
+                    found[key] = str(error)
+                    continue
+            found[key] = journal.known[key]
     report(count, count, "")
     return found
 
