@@ -1,9 +1,9 @@
 """The evaluation engine against one forward pass per step and method: `python bench/evaluate.py [--json]`.
 
-Both measure the same insertion and deletion curves: those of `make results`, nine methods for both targets in both
-settings. The plain way pastes blurred patches into the picture, processes it, and runs the whole model, for one state
-after the other. The engine shares states and vision features, follows a curve no further than to its end, and batches
-the rest. Likelihoods and curves have to agree to 1e-5.
+Both measure the same insertion and deletion curves: nine methods, both targets, both settings, with the blur of Shapes.
+The plain way pastes blurred patches into the picture, processes it, and runs the whole model, for one state after the
+other. The engine shares states and vision features, follows a curve no further than to its end, and batches the rest.
+Likelihoods and curves have to agree to 1e-5.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import torch
 
 import vtrace
 from vtrace.attribution import trace_inputs
+from vtrace.benchmarks import find_benchmark
 from vtrace.comparison import compare
 from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
 from vtrace.faithfulness.measure import MODES, Measure
-from vtrace.perturb import BLUR, blurred
+from vtrace.perturb import blurred
 
 METHODS = (
     "vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "random",
@@ -51,7 +52,7 @@ def plain_likelihood(lvlm, trace, soft, state) -> float:
 
 def measure(example: str) -> tuple[float, float, float, float]:
     """Seconds of the plain way and of the engine, and the largest differences of likelihoods and of curves."""
-    lvlm = vtrace.load("pinhole")
+    lvlm, radius = vtrace.load("pinhole"), find_benchmark("shapes").blur
     trace = vtrace.trace(lvlm, vtrace.example(example))
     attributions = [a for target in TARGETS for a in compare(lvlm, trace, METHODS, target=target).results.values()]
     groups = [
@@ -61,10 +62,10 @@ def measure(example: str) -> tuple[float, float, float, float]:
     ]
     plans = [(states_of(own, mode), mass_of(scores, own), mode) for scores, own in groups for mode in MODES]
     began = time.perf_counter()
-    soft = blurred(trace, BLUR).images[0]
+    soft = blurred(trace, radius).images[0]
     plain = [[plain_likelihood(lvlm, trace, soft, state) for state in states] for states, *_ in plans]
     middle = time.perf_counter()
-    engine = Measure(lvlm, trace, BLUR)
+    engine = Measure(lvlm, trace, radius)
     curves = engine.curves([attribution.scores for attribution in attributions])
     end = time.perf_counter()
     likelihoods = [engine.likelihoods(states) for states, *_ in plans]
@@ -95,8 +96,14 @@ def main() -> None:
     }
     if args.json:
         print(json.dumps(facts))
-        return
-    print(
+    else:
+        print(sentence(facts))
+    if max(facts["largest_difference"], facts["largest_difference_of_curves"]) > 1e-5:
+        raise SystemExit("the engine does not measure what plain passes do")
+
+
+def sentence(facts: dict) -> str:
+    return (
         f"{facts['methods']} methods, both targets, settings and directions, median of {facts['examples']} examples: "
         f"{facts['plain_seconds']} s one pass at a time, {facts['engine_seconds']} s in the engine, "
         f"{facts['ratio']} x faster; likelihoods differ by at most {facts['largest_difference']:.1e}, "

@@ -43,7 +43,6 @@ SLOWEST = "heta"
 TARGETS = ("response", "answer")
 TIMED = ("efficiency",)  # studies that measure time, and so run alone
 RUNS = ("others", "main", "slowest")  # on the test split
-BOTH = ("components", "ordered")  # studies of every model; the others are of Pinhole alone
 WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint")]
 CURVES = [f"{metric} {mode}" for metric in ("RISE", "MAS") for mode in ("ins", "del")]
 AMOUNTS = {"one or two patches": (1, 2), "three or four": (3, 4), "five or more": (5, 64)}  # that show the evidence
@@ -53,7 +52,7 @@ TITLES = {"pinhole": "Pinhole (Qwen3-VL)", "pinhole-internvl": "Pinhole-InternVL
 def measure(args: argparse.Namespace) -> None:
     """All runs and studies that are missing: all methods first, as one metric needs leave-one-out beside them."""
     rounds = [[(name, kind, part) for name in args.models for part in range(args.workers)] for kind in RUNS]
-    studies = [(name, s, 0) for name in args.models for s in args.studies if name == "pinhole" or s in BOTH]
+    studies = [(name, study, 0) for name in args.models for study in args.studies]
     rounds.append([job for job in studies if job[1] not in TIMED])
     if args.workers == 1:
         for job in chain(*rounds):
@@ -115,13 +114,22 @@ HEAD = """# Results on the embedded models
 
 Written by `make results` (`docs/results.py`), seed {seed}; every number and every judgement on this page is computed
 from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole frozen
-response, blur in the picture, pad tokens for words). *Better*, *worse* and *loses* mean that the 95 % bootstrap
-interval of the paired difference excludes zero, *level* that it does not.
+response, blur in the picture, pad tokens for words) with a blur of a quarter of the longer side, which removes what
+the answer needs. One method is *better* or *worse* than another, *beats* it or *loses to* it, if the 95 % bootstrap
+interval of the paired difference excludes zero; if not, they are *level*, which does not mean that they are equal.
+Intervals are not corrected for the many comparisons.
 
 All runs of this page took {minutes:.0f} minutes.
 
-These are small models on one synthetic world. What holds here need not hold for large models on photographs, and
-what fails here may well work there.
+How to read it:
+
+- These are small models on one synthetic world. What holds here need not hold for large models on photographs, and what
+  fails here may well work there.
+- Whatever the target of an attribution, it is the whole response that is measured, as in the paper. A method that is
+  true to the answer alone, as leave-one-out is, loses by that: an answer that copies the frozen reasoning no longer
+  needs the picture.
+- In the joint setting, `vtrace` is calibrated, as the paper defines it; the others are not. The study *ordered* has
+  ordered paths with calibration too.
 """
 
 
@@ -137,7 +145,7 @@ def overview(runs: dict[str, Run]) -> list[str]:
         found = {
             name: tabulate(run, methods=main_methods(run), against=own, evidence=False) for name, run in runs.items()
         }
-        rivals = [m for m in next(iter(found.values())).methods if m != own]
+        rivals = [m for m in MAIN if m != own and all(m in table.methods for table in found.values())]
         text += [f"**{own}** against each of the others:", ""]
         text += [f"| | {' | '.join(rivals)} |", "|" + " --- |" * (len(rivals) + 1)]
         for name, table in found.items():
@@ -158,7 +166,8 @@ def chapter(args: argparse.Namespace, name: str, run: Run) -> str:
     folder = args.work / name
     table = tabulate(run, methods=main_methods(run), against="vtrace")
     correct = [row["correct"] for row in run.rows["item"]]
-    unfinished = f"**Unfinished: {args.items} were asked for.** " if len(correct) < args.items else ""
+    asked = len(correct) + len(run.rows["left_out"])
+    unfinished = f"**Unfinished: {args.items} were asked for.** " if asked < args.items else ""
     text = [f"## {TITLES[name]}", ""]
     text += [
         f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly. "
@@ -176,9 +185,10 @@ def chapter(args: argparse.Namespace, name: str, run: Run) -> str:
         text += [f"### All methods, {every.lines[0].items} examples", "", markdown(rise(every)), ""]
     if SLOWEST in present(run):
         slow = tabulate(run, methods=[*first.methods, SLOWEST])
-        text += [f"### HETA, {slow.lines[0].items} examples", "", markdown(rise(slow)), ""]
+        text += [f"### HETA, {slow.lines[0].items} examples: too few to rank anything", "", markdown(rise(slow)), ""]
     text += by_evidence(run, first.methods)
     text += ["### Where the model is right and where it is wrong", ""]
+    text += ["Wrong answers are rare; the study *correctness* looks for more of them.", ""]
     split = tabulate(run, methods=first.methods, subsets=("correct", "incorrect"), evidence=False)
     split_lines = [x for x in split.lines if x.metric == "RISE ins"]
     text += [markdown(replace(split, lines=split_lines)), ""]
@@ -193,15 +203,13 @@ def by_evidence(run: Run, methods: list[str]) -> list[str]:
     amounts = {item: round(share * tokens[item]) for item, share in shares.items()}
     text = ["### By how many patches show the evidence", "", "RISE insertion, image setting.", ""]
     text += [f"| target | evidence | items | {' | '.join(methods)} |", "|" + " --- |" * (3 + len(methods))]
-    for target in TARGETS:
-        for words, (low, high) in AMOUNTS.items():
-            curves = [row for row in run.rows["curve"] if low <= amounts.get(row["item"], 0) <= high]
-            if not curves:
-                continue
-            part = tabulate(replace(run, rows=run.rows | {"curve": curves}), methods=methods, evidence=False)
-            line = line_of(part, target, "image", "RISE ins")
-            cells = [f"{line.cells[m].mean:.3f}" for m in methods]
-            text.append(f"| {target} | {words} | {line.items} | {' | '.join(cells)} |")
+    for words, (low, high) in AMOUNTS.items():
+        curves = [row for row in run.rows["curve"] if low <= amounts.get(row["item"], 0) <= high]
+        part = tabulate(replace(run, rows=run.rows | {"curve": curves}), methods=methods, evidence=False)
+        for line in part.lines:
+            if (line.setting, line.metric) == ("image", "RISE ins"):
+                cells = [f"{line.cells[m].mean:.3f}" for m in methods]
+                text.append(f"| {line.target} | {words} | {line.items} | {' | '.join(cells)} |")
     return [*text, ""]
 
 
@@ -226,7 +234,7 @@ def line_of(table: Table, target: str, setting: str, metric: str) -> Line:
 
 
 def against(line: Line, method: str) -> str:
-    """better, worse or level: the method against VTrace."""
+    """better, worse or level: the method against the one that the table was made against."""
     cell = line.cells[method]
     if cell.difference_low is None or cell.difference_low <= 0 <= (cell.difference_high or 0):
         return "level"
@@ -240,22 +248,22 @@ def judgements(table: Table) -> list[str]:
     for metric in ("RISE", "MAS"):
         for target, setting in WHERE:
             lines = [line_of(table, target, setting, f"{metric} {mode}") for mode in ("ins", "del")]
-            sides: dict[str, list[str]] = {"worse": [], "level": [], "better": [], "mixed": []}
+            sides: dict[frozenset[str], list[str]] = {side: [] for side in SIDES}
             for rival in rivals:
-                verdicts = [against(line, rival) for line in lines]
-                side = verdicts[0] if verdicts[0] == verdicts[1] else "mixed"
-                said = f" ({OWN[verdicts[0]]} in insertion, {OWN[verdicts[1]]} in deletion)" if side == "mixed" else ""
-                sides[side].append(f"{rival} {means(lines, rival)}{said}")
+                sides[frozenset(against(line, rival) for line in lines)].append(f"{rival} {means(lines, rival)}")
             said = "; ".join(f"{words} {', '.join(sides[side])}" for side, words in SIDES.items() if sides[side])
             own = f"VTrace ({metric} insertion/deletion {means(lines, 'vtrace')})"
             found.append(f"Target {target}, {setting} setting: {own} {said}.")
     for target, setting in WHERE:
-        lines = [line_of(table, target, setting, metric) for metric in ("RISE ins", "RISE del")]
-        verdicts = [against(line, "vtrace-ordered") for line in lines]
-        found.append(
-            f"Ordered paths against the paper's sum, target {target}, {setting}: {means(lines, 'vtrace-ordered')} "
-            f"against {means(lines, 'vtrace')}; {verdicts[0]} in insertion, {verdicts[1]} in deletion."
-        )
+        said = []
+        for metric in ("RISE", "MAS"):
+            lines = [line_of(table, target, setting, f"{metric} {mode}") for mode in ("ins", "del")]
+            verdicts = [against(line, "vtrace-ordered") for line in lines]
+            said.append(
+                f"{metric} {means(lines, 'vtrace-ordered')} against {means(lines, 'vtrace')}, {verdicts[0]} in "
+                f"insertion, {verdicts[1]} in deletion"
+            )
+        found.append(f"Ordered paths against the paper's sum, target {target}, {setting}: {'; '.join(said)}.")
     for metric, name in (("auc", "Rank AUC"), ("energy", "Energy")):
         for target in TARGETS:
             cells = line_of(table, target, "image evidence", metric).cells
@@ -264,12 +272,19 @@ def judgements(table: Table) -> list[str]:
     return found
 
 
-SIDES = {"worse": "beats", "level": "is level with", "better": "**loses to**", "mixed": "is mixed against"}
-OWN = {"worse": "better", "level": "level", "better": "worse"}  # of VTrace, where its rival is what the key says
+# What VTrace does, by what its rival is in insertion and in deletion.
+SIDES = {
+    frozenset({"worse"}): "beats",
+    frozenset({"worse", "level"}): "beats in one of the two and is level in the other with",
+    frozenset({"level"}): "is level with",
+    frozenset({"level", "better"}): "**loses in one of the two** and is level in the other with",
+    frozenset({"better"}): "**loses to**",
+    frozenset({"worse", "better"}): "beats in one of the two and **loses in the other** to",
+}
 
 
 def discrimination(table: Table) -> str:
-    """Whether rankings can be told apart: from noise, and from each other."""
+    """Whether rankings can be told from noise, and how many of them meet at the top."""
     image = line_of(table, "response", "image", "RISE ins")
     noise, measured = image.cells["random"].mean, image.cells["loo"].mean
     fair = noise <= 0.62 and measured - noise >= 0.15
@@ -280,7 +295,7 @@ def discrimination(table: Table) -> str:
         close.append(f"{near} of {len(heights)} for target {target}, where means go from {min(heights):.3f} to "
                      f"{max(heights):.3f}")  # fmt: skip
     return (
-        f"The benchmark {'discriminates' if fair else 'does not discriminate as it should'}: in image insertion, "
+        f"The benchmark {'tells' if fair else 'does not tell'} a ranking from noise: in image insertion, "
         f"random order reaches {noise:.3f} (at most 0.62 wanted), leave-one-out {measured:.3f} (at least 0.15 more "
         f"wanted). Methods within 0.01 of the best: {'; '.join(close)}."
     )

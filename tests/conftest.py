@@ -15,8 +15,11 @@ import pytest
 import torch
 
 import vtrace
+from evaluating import PLAN
 from opened import Opened
 from vtrace import cli
+from vtrace.benchmarks import find_benchmark
+from vtrace.faithfulness.run import evaluate
 from vtrace.lvlm import Lvlm
 from vtrace.methods.work import Work
 from vtrace.viewer import page
@@ -64,6 +67,14 @@ def random_lvlm(pinhole) -> Lvlm:
 @pytest.fixture(scope="session")
 def random_trace(random_lvlm):
     return vtrace.trace(random_lvlm, vtrace.example("dev-3"), response="The red star is here.\nFinal answer: yes")
+
+
+@pytest.fixture(scope="session")
+def run_folder(pinhole, tmp_path_factory):
+    """A finished run of three examples."""
+    folder = tmp_path_factory.mktemp("run")
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, folder, limit=3)
+    return folder
 
 
 @pytest.fixture

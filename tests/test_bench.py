@@ -36,6 +36,14 @@ def test_methods_prints_passes_and_memory():
     assert all(0.3 < row["passes"] < 50 for row in rows)
 
 
+def test_the_engine_measures_what_plain_passes_do():
+    command = [sys.executable, BENCH / "evaluate.py", "--json", "--examples", "test-1"]
+    facts = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert facts["largest_difference"] < 1e-5
+    assert facts["largest_difference_of_curves"] < 1e-5
+    assert facts["ratio"] > 1  # the machine may be busy
+
+
 def test_viewer_is_small_and_quick_at_1500_tokens(browser):  # the fixture skips where there is no Chromium
     command = [sys.executable, BENCH / "viewer.py", "--json", "--targets", "5"]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

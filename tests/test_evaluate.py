@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import shutil
 import signal
 import sqlite3
@@ -15,88 +14,25 @@ import time
 
 import numpy as np
 import pytest
-import torch
-from PIL import ImageFilter
 
-from vtrace.attribution import encode_trace
+import vtrace
+from evaluating import PLAN
 from vtrace.benchmarks import find_benchmark
 from vtrace.errors import InputError
-from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
+from vtrace.faithfulness.evidence import captured_dependence
 from vtrace.faithfulness.measure import Measure
 from vtrace.faithfulness.run import Plan, evaluate
-from vtrace.faithfulness.statistics import summarise
-from vtrace.faithfulness.store import Store, read_run
-from vtrace.faithfulness.tables import FORMATS, export_parquet, latex, markdown, published, tabulate
-from vtrace.perturb import Perturbation
+from vtrace.faithfulness.store import Store, read_reasons, read_run, run_file
+from vtrace.faithfulness.tables import markdown, tabulate
+from vtrace.methods import run_method
+from vtrace.methods.work import Work
+from vtrace.targets import find_target
 from vtrace.types import Example
-
-PLAN = Plan(("random", "attention"), ("response", "answer"), steps=3)
-
-
-@pytest.fixture(scope="module")
-def run_folder(pinhole, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, folder, limit=3)
-    return folder
 
 
 def rows(path):
     with sqlite3.connect(path) as db:
         return sorted(db.execute("SELECT item, target, method, setting, mode, rise, mas, response FROM curve"))
-
-
-def test_likelihoods_equal_one_plain_pass_over_a_picture_composed_in_pixels(pinhole, trace):
-    image = trace.positions("image")
-    state = frozenset(image[3:9])
-    found = Measure(pinhole, trace, 0.1).likelihoods([state])[0]
-    picture = trace.images[0]
-    soft = picture.filter(ImageFilter.GaussianBlur(0.1 * max(picture.size)))
-    mixed = picture.copy()
-    for patch in trace.patches:
-        if patch.position in state:
-            box = tuple(round(v) for v in patch.box)
-            mixed.paste(soft.crop(box), box)
-    arguments = encode_trace(pinhole, dataclasses.replace(trace, images=(mixed,)))
-    logs = pinhole.seam.log_probabilities(arguments, torch.tensor(trace.ids), trace.prompt_length)
-    assert found == pytest.approx(logs.mean().exp().item(), rel=2e-3)
-
-
-def test_the_ends_are_the_clean_and_the_fully_perturbed_likelihood(pinhole, trace, attribution):
-    measure = Measure(pinhole, trace)
-    curves = measure.curves([attribution.scores], ("joint",), steps=2)[0]
-    clean, perturbed = measure.likelihoods([frozenset(), frozenset(measure.deletable("joint"))])
-    logs = pinhole.seam.log_probabilities(encode_trace(pinhole, trace), torch.tensor(trace.ids), trace.prompt_length)
-    assert clean == pytest.approx(logs.mean().exp().item(), rel=1e-5)
-    assert perturbed < clean
-    assert curves["joint", "deletion"].response[0] == curves["joint", "insertion"].response[-1] == 1
-    assert curves["joint", "deletion"].response[-1] == curves["joint", "insertion"].response[0] == 0
-
-
-def test_curves_that_are_followed_no_further_than_needed_equal_those_of_every_step(pinhole, trace, attribution):
-    rankings = [attribution.scores, np.random.default_rng(0).random(len(trace))]
-    measure, whole = Measure(pinhole, trace), Measure(pinhole, trace)
-    for scores, found in zip(rankings, measure.curves(rankings), strict=True):
-        for (setting, mode), curve in found.items():
-            groups = groups_of(ranked(scores, whole.deletable(setting)))
-            expected = curve_of(whole.likelihoods(states_of(groups, mode)), mass_of(scores, groups), mode)
-            np.testing.assert_allclose(curve.response, expected.response, atol=1e-5)
-            assert (curve.rise, curve.mas) == pytest.approx((expected.rise, expected.mas), abs=1e-5)
-    assert len(measure._known) < 0.9 * len(whole._known)
-
-
-def test_states_in_batches_equal_one_at_a_time_and_are_computed_once(pinhole, trace, monkeypatch):
-    image, text = trace.positions("image"), trace.positions("question")
-    states = states_of([image[:5] + text[:2], image[5:9], text[2:6]], "insertion")
-    together = Measure(pinhole, trace).likelihoods(states)
-    monkeypatch.setattr("vtrace.perturb.BATCH_TOKENS", 1)
-    measure = Measure(pinhole, trace)
-    assert measure.likelihoods(states) == pytest.approx(together, rel=1e-5)
-
-    def fail(*args):
-        raise AssertionError("asked again for what is known")
-
-    monkeypatch.setattr(Perturbation, "log_probabilities", fail)
-    assert measure.likelihoods(states[::-1]) == pytest.approx(together[::-1], rel=1e-5)
 
 
 def test_every_method_target_setting_and_direction_is_in_the_run(run_folder):
@@ -161,6 +97,19 @@ def test_a_run_that_was_cut_into_shards_twice_is_refused(run_folder, tmp_path):
     shutil.copy(run_folder / "run.sqlite", tmp_path / "run-1-of-2.sqlite")
     with pytest.raises(InputError, match=r"has dev-00000 in two of its files, .*; move one elsewhere"):
         read_run(tmp_path)
+
+
+def test_other_shards_in_the_same_folder_are_refused(pinhole, run_folder):
+    with pytest.raises(InputError, match=r"holds run\.sqlite, cut into other shards than run-1-of-2\.sqlite"):
+        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3, shard=(1, 2))
+    assert run_file(run_folder).exists()
+
+
+def test_a_folder_may_have_any_name(run_folder, tmp_path):
+    shutil.copytree(run_folder, odd := tmp_path / "100 % #1?")
+    assert rows(odd / "run.sqlite") == rows(run_folder / "run.sqlite")
+    assert len(read_run(odd).rows["item"]) == 3
+    assert read_reasons(odd / "run.sqlite", "failure") == {}
 
 
 def test_other_settings_in_the_same_folder_are_refused(pinhole, run_folder):
@@ -228,11 +177,42 @@ def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path
     assert [row["key"] for row in run.rows["item"]] == ["dev-00001"]
 
 
-def test_methods_hide_pictures_as_the_measure_does(pinhole, tmp_path):
-    plan = dataclasses.replace(PLAN, methods=("loo",), targets=("answer",), blur=0.125)
-    evaluate(pinhole, find_benchmark("shapes-dev"), plan, tmp_path, limit=1)
-    (row,) = read_run(tmp_path).rows["result"]
-    assert json.loads(row["options"])["radius"] == 0.125
+def test_a_response_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):
+    def trace(*args, **kwargs):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr("vtrace.faithfulness.run.trace", trace)
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=1)
+    (row,) = read_run(tmp_path).rows["left_out"]
+    assert row["reason"] == "the response: out of memory; use a shorter response or a smaller picture"
+
+
+def test_dependence_is_measured_as_the_drop_of_the_likelihood_of_the_response(pinhole, tmp_path):
+    """And what hides pictures from leave-one-out is what hides them from the model afterwards."""
+    plan = dataclasses.replace(PLAN, methods=("loo", "random"), targets=("answer",), blur=0.125)
+    shapes = find_benchmark("shapes-dev")
+    evaluate(pinhole, shapes, plan, tmp_path, limit=1)
+    run = read_run(tmp_path)
+    options = {row["method"]: json.loads(row["options"]) for row in run.rows["result"]}
+    assert options["loo"]["radius"] == 0.125
+    frozen = vtrace.trace(pinhole, shapes.example(0))
+    image = frozen.positions("image")
+    clean, *without = Measure(pinhole, frozen, 0.125).likelihoods([frozenset(), *(frozenset({p}) for p in image)])
+    dependence = np.zeros(len(frozen))
+    dependence[image] = clean - np.array(without)
+    scores = run_method("random", Work.of(pinhole, frozen), find_target(frozen, "answer"), seed=0).scores
+    expected = captured_dependence(scores, dependence, image)
+    found = {row["method"]: row["value"] for row in run.rows["evidence"] if row["metric"] == "dependence_20"}
+    assert set(found) == {"loo", "random"}
+    assert found["random"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_every_item_has_noise_of_its_own_which_a_seed_repeats(pinhole, run_folder, tmp_path):
+    seeds = [json.loads(r["options"])["seed"] for r in read_run(run_folder).rows["result"] if r["method"] == "random"]
+    assert len(set(seeds)) == 3
+    evaluate(pinhole, find_benchmark("shapes-dev"), dataclasses.replace(PLAN, seed=5), tmp_path, limit=1)
+    (other,) = {json.loads(r["options"]).get("seed") for r in read_run(tmp_path).rows["result"]} - {None}
+    assert other not in seeds
 
 
 def test_single_names_can_be_calibrated(pinhole, tmp_path):
@@ -286,75 +266,9 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
         ({"options": {"ifr": {"aggregate": "span"}}}, "not among the methods"),
         ({"options": {"random": {"colour": 1}}}, "has no option"),
         ({"blur": 0.0}, "a blur of radius 0 hides nothing"),
+        ({"steps": 0}, "a curve of 0 steps has no area"),
     ],
 )
 def test_a_plan_that_cannot_work_is_refused_before_anything_runs(change, message):
     with pytest.raises(InputError, match=message):
         dataclasses.replace(PLAN, **change).check()
-
-
-def test_tables_come_in_four_formats(run_folder):
-    table = tabulate(read_run(run_folder), subsets=("all", "correct"))
-    text = {name: render(table) for name, render in FORMATS.items()}
-    assert "| response | 3 | image | RISE ins ↑ |" in text["markdown"]
-    assert text["markdown"].count("**") == 2 * len(table.lines)
-    assert r"\begin{tabular}{lrllrr}" in text["latex"]
-    assert text["csv"].splitlines()[0].startswith("target,subset,setting,metric")
-    assert len(text["csv"].splitlines()) == 1 + 2 * len(table.lines)
-    assert len(json.loads(text["json"])["lines"]) == len(table.lines)
-
-
-def test_raw_rows_are_exported_as_parquet(run_folder, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    export_parquet(read_run(run_folder), tmp_path / "rows.parquet")
-    loaded = parquet.read_table(tmp_path / "rows.parquet")
-    assert loaded.num_rows == 48
-    assert {"model", "method", "rise", "correct"} <= set(loaded.column_names)
-
-
-def test_published_numbers_are_found_by_model_and_benchmark():
-    settings = {"model": "Qwen/Qwen3-VL-8B-Instruct", "benchmark": "mmstar"}
-    found = published(settings, "all", "image", "rise", "insertion")
-    assert set(found) == {"vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "reagent", "heta"}
-    assert published({"model": "pinhole", "benchmark": "shapes"}, "all", "image", "rise", "insertion") == {}
-    for same in ("/models/Qwen3-VL-8B-Instruct/", "Qwen/Qwen3-VL-8B-Instruct@main"):
-        assert published(settings | {"model": same}, "all", "image", "rise", "insertion") == found
-    assert published(settings | {"model": "OpenGVLab/InternVL3_5-8B-HF"}, "all", "image", "rise", "insertion")
-
-
-def test_differences_and_published_numbers_stand_in_the_cells(run_folder):
-    run = read_run(run_folder)
-    known = dataclasses.replace(
-        run, settings=run.settings | {"model": "Qwen/Qwen3-VL-8B-Instruct", "benchmark": "mmstar"}
-    )
-    for curve in known.rows["curve"]:
-        curve["method"] = {"attention": "ifr"}.get(curve["method"], curve["method"])
-    for row in known.rows["result"]:
-        row["method"] = {"attention": "ifr"}.get(row["method"], row["method"])
-    table = tabulate(known, against="random", evidence=False)
-    for render in (markdown, latex):
-        text = render(table, intervals=True, reference="random")
-        assert re.search(r"\([+-]0\.\d{3} \[[+-]0\.\d{3}(–|--)[+-]0\.\d{3}\]; \d/\d/\d\)", text)
-        assert "(paper: 0." in text
-        assert "difference to random on the same items; wins/ties/losses" in text
-
-
-def test_differences_are_paired_and_wins_counted():
-    rng = np.random.default_rng(1)
-    hard = rng.random(200)  # items differ far more than methods do
-    found = summarise({"a": hard, "b": hard + 0.01}, "a", higher_is_better=True)
-    assert (found["b"].wins, found["b"].ties, found["b"].losses) == (200, 0, 0)
-    assert found["b"].difference_low == pytest.approx(0.01)
-    assert found["a"].high - found["a"].low > 0.05
-    assert summarise({"a": hard, "b": hard + 0.01}, "a", higher_is_better=False)["b"].losses == 200
-
-
-def test_perturbing_leaves_the_model_as_it_was(pinhole, trace):
-    embed = pinhole.model.model.visual.patch_embed
-    before = pinhole.model.model.rope_deltas
-    threads = torch.get_num_threads()
-    image = trace.positions("image")
-    Measure(pinhole, trace).likelihoods([frozenset(image[:k]) for k in range(len(image))])
-    assert "forward" not in embed.__dict__
-    assert pinhole.model.model.rope_deltas is before
-    assert torch.get_num_threads() == threads

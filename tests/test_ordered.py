@@ -30,11 +30,13 @@ def test_flows_equal_the_ordered_product_of_all_layers(work, literal):
     torch.testing.assert_close(flows_into_predictors(work), literal, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("normalise", ["scaled", "columns"])
 @pytest.mark.parametrize("spec", ["response", "answer", slice(2, 4)])
-def test_scores_equal_flows_through_an_explicit_inverse(work, literal, spec):
+def test_scores_equal_flows_through_an_explicit_inverse(work, literal, spec, normalise, own):
     start, target = work.trace.prompt_length, find_target(work.trace, spec)
-    expected = methods.ordered(literal, start, [p - start for p in target.positions])
-    found = METHODS["vtrace-ordered"].run(work, target).scores
+    expected = methods.ordered(literal, start, [p - start for p in target.positions], normalise == "columns", own)
+    found = METHODS["vtrace-ordered"].run(work, target, normalise=normalise, own=own).scores
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 

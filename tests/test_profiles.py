@@ -13,6 +13,7 @@ from vtrace.errors import InputError
 from vtrace.faithfulness.curves import ranked
 from vtrace.methods import run_method
 from vtrace.studies import PROFILES, profiles
+from vtrace.studies.journal import Journal
 from vtrace.studies.profiles import Panel, Profile
 from vtrace.studies.run import run_study
 from vtrace.targets import find_target
@@ -88,3 +89,36 @@ def test_items_that_cannot_be_measured_are_counted(pinhole, tmp_path, monkeypatc
     assert "1 examples, seed 0.\nLeft out, 1 of 2: no final answer.\n" in page.read_text()
     lines = (tmp_path / "tiny/points.jsonl").read_text().splitlines()
     assert [json.loads(line)["value"] for line in lines] == [[["p", "s", 0.0, 1.0]]]
+
+
+def test_a_journal_belongs_to_one_process_and_to_one_set_of_settings(tmp_path):
+    path = tmp_path / "deep" / "points.jsonl"
+    with Journal(path, {"seed": 0}) as journal:
+        journal.add("a", [1])
+        with pytest.raises(InputError, match=r"another process is writing to .*points\.jsonl"):
+            Journal(path, {"seed": 0})
+    with Journal(path, {"seed": 0}) as journal:
+        assert journal.known == {"a": [1]}
+    with pytest.raises(InputError, match="was made with seed 0, not 1; choose another --out"):
+        Journal(path, {"seed": 1})
+    for damage, message in ((b'{"points": 1}\n', "is damaged; move it away"), (b"\xff\xfe", "cannot read .*; move it")):
+        path.write_bytes(damage)
+        with pytest.raises(InputError, match=message):
+            Journal(path, {"seed": 0})
+    with pytest.raises(InputError, match=r"cannot write .*; choose another --out"):
+        Journal(path / "below" / "points.jsonl", {})
+
+
+def test_what_went_wrong_is_tried_again(pinhole, tmp_path, monkeypatch):
+    def measure(lvlm, trace, blur, seed):
+        tried.append(1)
+        if len(tried) == 1:
+            raise RuntimeError("CUDA out of memory")
+        return [("p", "s", 0.0, 1.0)]
+
+    tried: list[int] = []
+    monkeypatch.setitem(PROFILES, "tiny", Profile("fails once", {"p": Panel("x", "y")}, measure, limit=1))
+    page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path)
+    assert "Left out, 1 of 1: the study: out of memory" in page.read_text()
+    page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path)
+    assert "1 examples, seed 0." in page.read_text()

@@ -57,6 +57,21 @@ def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhol
         assert all(path.exists() for path in draw(plot, other, run, tabulate(run), tmp_path))
 
 
+def test_variants_that_fail_everywhere_are_not_drawn_and_said_to_fail(pinhole, tmp_path, monkeypatch):
+    def fail(work, target):
+        raise InputError("not today")
+
+    monkeypatch.setitem(METHODS, "broken", replace(METHODS["centre"], run=fail))
+    tiny = Study("one works", {"a": ("random", {}), "b": ("broken", {})}, targets=("response",))
+    monkeypatch.setitem(STUDIES, "tiny", tiny)
+    page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=1)
+    assert "| metric | a |\n" in page.read_text()
+    assert "Failed everywhere: b: broken: not today" in page.read_text()
+    monkeypatch.setitem(STUDIES, "none", replace(tiny, variants={"b": ("broken", {})}))
+    with pytest.raises(InputError, match="the run has no results: broken: not today"):
+        run_study("none", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=1)
+
+
 def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinhole, tmp_path, monkeypatch):
     shapes = find_benchmark("shapes-dev")
 

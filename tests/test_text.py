@@ -16,9 +16,14 @@ from comparing import check_likelihoods
 from oracles import algorithm
 from oracles.states import literal_states
 from vtrace.attribution import capture_pairwise, encode_trace
+from vtrace.benchmarks import Benchmark
 from vtrace.errors import InputError
+from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.store import read_run
+from vtrace.faithfulness.tables import tabulate
 from vtrace.lvlm import TEXT
 from vtrace.perturb import Perturbation
+from vtrace.types import Example
 
 QUESTION, RESPONSE = "Where is the red star?", "It is above the cross.\nFinal answer: above"
 OWN = {"smollm3": dict(no_rope_layers=[1, 0]), "qwen2_moe": dict(num_experts=4, num_experts_per_tok=2,
@@ -119,3 +124,14 @@ def test_on_the_command_line(run, folder):
     assert "takes no pictures" in err
     code, out, _ = run("doctor", "--model", folder, "--json")
     assert json.loads(out)["plan"]["passes"].startswith("1 captured forward pass,")
+
+
+def test_faithfulness_of_words_alone_has_no_image_lines(lvlm, tmp_path):
+    asked = Example((), QUESTION, "words", "above")
+    words = Benchmark("words", 1, lambda number: "words", lambda number: asked, blur=0.25)
+    plan = Plan(("vtrace", "random"), steps=3, max_new_tokens=8)
+    evaluate(lvlm, words, plan, tmp_path)
+    table = tabulate(read_run(tmp_path))
+    assert {line.setting for line in table.lines} == {"joint"}
+    assert not table.failures
+    assert not table.left_out

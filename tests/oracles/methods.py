@@ -350,16 +350,21 @@ def ordered_flows(V, a, x_attn, Wo, image, question, start):
     return F
 
 
-def ordered(F, start, target):
-    """Second level: all paths between response tokens, the largest column sum scaled to 0.9, by an explicit inverse."""
+def ordered(F, start, target, columns=False, own=False):
+    """Second level: all paths between response tokens, by an explicit inverse. The largest column sum of M is scaled to
+    0.9, or every column of F sums to one; the predictor's own stream is taken out, or stays."""
     n = F.shape[1]
     F = F.clone()
     for t in range(n):
-        F[start - 1 + t, t] -= 1
+        if not own:
+            F[start - 1 + t, t] -= 1
+        if columns:
+            F[:, t] = F[:, t] / F[:, t].sum()
     M = torch.zeros(n, n, dtype=torch.float64)
     for s in range(n):
         for t in range(s + 1, n):
             M[s, t] = F[start + s, t]
-    M = M * 0.9 / M.sum(0).max()
+    if not columns:
+        M = M * 0.9 / M.sum(0).max()
     g = torch.linalg.inv(torch.eye(n, dtype=torch.float64) - M)[:, target].sum(1)
     return F @ g

@@ -55,14 +55,17 @@ def _run_variants(
     only = balanced(lvlm, benchmark, limit, folder, report) if "incorrect" in study.subsets else None
     evaluate(lvlm, benchmark, plan, folder, limit=limit, only=only, report=report)
     run = read_run(folder)
-    present = {row["method"] for row in run.rows["result"]}  # a variant may have failed everywhere; the notes say why
+    present = {row["method"] for row in run.rows["result"]}
+    lost = {row["method"]: row["reason"] for row in run.rows["failure"] if row["method"] not in present}
     variants = [label for label in study.variants if label in present]
     table = tabulate(run, methods=variants, subsets=study.subsets, against=next(iter(variants), None))
     if not table.lines:
         reasons = "; ".join(table.failures) or "none of them succeeded on the same items"
         raise InputError(f"the variants of {name} cannot be compared: {reasons}")
+    text = markdown(table, intervals=True)
+    text += "".join(f"Failed everywhere: {label}: {reason}\n" for label, reason in lost.items())
     return [
-        _page(name, study.about, markdown(table, intervals=True), folder),
+        _page(name, study.about, text, folder),
         *draw(name, study, run, table, folder),
     ]
 
