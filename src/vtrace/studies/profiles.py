@@ -259,6 +259,6 @@ PROFILES: dict[str, Profile] = {
             "targets": Panel("", "seconds", ticks={0.0: "one span", 1.0: "every generated token"}),
         },
         efficiency,
-        limit=6,
+        limit=2,
     ),
 }  # fmt: skip
