@@ -90,8 +90,19 @@ def test_what_comes_after_a_settled_step_does_not_matter(mode):
     assert not is_settled([0.1, 0.5, 0.9] if mode == "insertion" else [0.9, 0.5, 0.1], mode)
 
 
-def test_scores_of_zero_have_a_mass_all_the_same():
-    assert mass_of(np.zeros(4), [[0], [1], [2], [3]]).tolist() == [0, 0.25, 0.5, 0.75, 1]
+def test_scores_of_zero_have_a_straight_line_for_a_mass_and_say_so():
+    groups = groups_of(ranked(np.zeros(4), range(4)))
+    assert groups == [[0], [1], [2], [3]]
+    curve = curve_of([0.1, 0.2, 0.3, 0.8, 0.9], mass_of(np.zeros(4), groups), "insertion")
+    assert curve.unranked
+    assert curve.mass == (0, 0.25, 0.5, 0.75, 1)
+    assert not curve_of([0.1, 0.9], mass_of(np.ones(1), [[0]]), "insertion").unranked
+
+
+def test_nothing_to_perturb_is_no_number_and_flagged():
+    curve = curve_of([0.9], mass_of(np.ones(3), []), "deletion")
+    assert np.isnan(curve.rise)
+    assert (curve.degenerate, curve.unranked) == (True, True)
 
 
 def test_an_oracle_beats_chance_beats_its_reverse():

@@ -123,6 +123,7 @@ def test_evaluate_and_table_on_the_command_line(run, tmp_path):
     assert code == 0
     assert json.loads(out)["methods"] == ["random", "centre"]
     assert (tmp_path / "rows.parquet").exists()
+    assert (tmp_path / "rows-evidence.parquet").exists()
     for arguments, message in (
         (("table", tmp_path / "nowhere"), "there is no run at"),
         (("table", folder, "--format", "word"), "unknown format 'word'"),

@@ -28,10 +28,12 @@ def test_tables_come_in_four_formats(run_folder):
 
 def test_raw_rows_are_exported_as_parquet(run_folder, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    export_parquet(read_run(run_folder), tmp_path / "rows.parquet")
-    loaded = parquet.read_table(tmp_path / "rows.parquet")
-    assert loaded.num_rows == 48
-    assert {"model", "method", "rise", "correct"} <= set(loaded.column_names)
+    run = read_run(run_folder)
+    for table, own in (("curve", "rise"), ("evidence", "metric")):
+        export_parquet(run, table, tmp_path / "rows.parquet")
+        loaded = parquet.read_table(tmp_path / "rows.parquet")
+        assert loaded.num_rows == len(run.rows[table]) > 0
+        assert {"model", "method", own, "correct"} <= set(loaded.column_names)
 
 
 def test_published_numbers_are_found_by_model_and_benchmark():
@@ -90,7 +92,15 @@ def small_run(flat=(), correct=(1, 1, 0, 0), failures=()):
     ]
     rows["result"] = head
     rows["curve"] = [
-        row | {"setting": setting, "mode": mode, "rise": 0.5, "mas": 0.5, "degenerate": int(row["item"] in flat)}
+        row
+        | {
+            "setting": setting,
+            "mode": mode,
+            "rise": 0.5,
+            "mas": 0.5,
+            "degenerate": int(row["item"] in flat),
+            "unranked": 0,
+        }
         for row in head
         for setting in ("image", "joint")
         for mode in ("insertion", "deletion")
@@ -106,6 +116,24 @@ def test_degenerate_curves_are_counted_where_they_are_and_can_be_left_out():
     assert "Degenerate curves (response, incorrect, image): 2." in text
     table = tabulate(run, with_degenerate=False)
     assert {(line.items, line.degenerate) for line in table.lines} == {(1, 0)}
+
+
+def test_scores_that_are_all_zero_are_counted_by_method():
+    run = small_run()
+    for row in run.rows["curve"]:
+        row["unranked"] = int((row["item"], row["method"], row["setting"]) == ("item-1", "centre", "image"))
+    table = tabulate(run)
+    assert "Nothing but zeros, ranked as they stand (response, image): centre 1." in markdown(table)
+    assert "(response, joint)" not in markdown(table)
+    assert "Nothing but zeros" not in markdown(tabulate(run, methods=["random"]))
+    head, *rows = (line.split(",") for line in FORMATS["csv"](table).splitlines())
+    zeros = {(row[head.index("setting")], row[head.index("method")]): row[head.index("unranked")] for row in rows}
+    assert zeros == {
+        ("image", "random"): "0",
+        ("image", "centre"): "1",
+        ("joint", "random"): "0",
+        ("joint", "centre"): "0",
+    }
 
 
 def test_notes_are_about_the_columns_that_are_shown():

@@ -122,13 +122,16 @@ def table(
         bool, typer.Option("--degenerate/--no-degenerate", help="Count items whose curve does not fall.")
     ] = True,
     out: Annotated[Path | None, typer.Option(help="Write here instead of to stdout.")] = None,
-    parquet: Annotated[Path | None, typer.Option(help="Also write the raw rows as Parquet.")] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(help="Also write the raw rows as Parquet: curves here, evidence in NAME-evidence.")
+    ] = None,
 ) -> None:
     """Tables of a run in the paper's layout: means, intervals, wins, correct and incorrect answers apart."""
-    for place in (out, parquet):
+    evidence_rows = parquet and parquet.with_stem(f"{parquet.stem}-evidence")
+    for place in (out, parquet, evidence_rows):
         check_writable(place)
     from ..faithfulness.store import read_run
-    from ..faithfulness.tables import FORMATS, export_parquet, latex, markdown, tabulate
+    from ..faithfulness.tables import FORMATS, RAW, export_parquet, latex, markdown, tabulate
     from ..files import write_atomically
 
     if format not in FORMATS:
@@ -143,8 +146,10 @@ def table(
         raise InputError(f"--against {against} is none of the columns; there are: {', '.join(summary.methods)}")
     rich = {"markdown": markdown, "latex": latex}.get(format)
     text = rich(summary, intervals, against or None) if rich else FORMATS[format](summary)
-    if parquet:
-        write_atomically(parquet, lambda file: export_parquet(found, file))
+    for rows, place in zip(RAW, (parquet, evidence_rows), strict=True):
+        if place and found.rows[rows]:
+            write_atomically(place, lambda file, rows=rows: export_parquet(found, rows, file))  # type: ignore[misc]
+            print(f"wrote {place}", file=sys.stderr)
     if out:
         write_atomically(out, lambda file: file.write_text(text, "utf-8"))
         print(f"wrote {out}", file=sys.stderr)

@@ -22,6 +22,7 @@ class Curve:
     response: tuple[float, ...]  # r: normalised, monotone, one value per step from 0 to K
     mass: tuple[float, ...]  # m: share of |u| restored, or left
     degenerate: bool  # perturbing everything does not lower the likelihood: a ramp stands in for the curve
+    unranked: bool  # all scores are zero: the order of the sequence stands in for a ranking, a straight line for m
 
 
 def ranked(scores: np.ndarray, positions: Sequence[int]) -> list[int]:
@@ -42,17 +43,16 @@ def states_of(groups: Sequence[Sequence[int]], mode: Mode) -> list[frozenset[int
     return states if mode == "deletion" else [states[-1] - state for state in states]
 
 
-def mass_of(scores: np.ndarray, groups: Sequence[Sequence[int]]) -> np.ndarray:
-    """Share of all |u| in the first k groups, k = 0 … K; a straight line where all scores are zero."""
+def mass_of(scores: np.ndarray, groups: Sequence[Sequence[int]]) -> np.ndarray | None:
+    """Share of all |u| in the first k groups, k = 0 … K; None where all scores are zero."""
     parts = np.array([np.abs(scores[list(group)]).sum() for group in groups])
-    if not parts.sum() > 0:
-        return np.linspace(0, 1, len(groups) + 1)
-    return np.concatenate([[0.0], np.cumsum(parts) / parts.sum()])
+    return np.concatenate([[0.0], np.cumsum(parts) / parts.sum()]) if parts.sum() > 0 else None
 
 
-def curve_of(likelihoods: Sequence[float], mass: np.ndarray, mode: Mode) -> Curve:
+def curve_of(likelihoods: Sequence[float], mass: np.ndarray | None, mode: Mode) -> Curve:
     """Areas for the likelihoods of step 0 … K and the mass of `mass_of`."""
     values = np.asarray(likelihoods, dtype=np.float64)
+    restored = np.linspace(0, 1, len(values)) if mass is None else mass
     clean, perturbed = (values[0], values[-1]) if mode == "deletion" else (values[-1], values[0])
     degenerate = not clean - perturbed > FLAT
     if degenerate:
@@ -62,10 +62,10 @@ def curve_of(likelihoods: Sequence[float], mass: np.ndarray, mode: Mode) -> Curv
         response = np.clip((values - perturbed) / (clean - perturbed), 0, 1)
         keep = np.minimum if mode == "deletion" else np.maximum
         response = keep.accumulate(response)
-    held = 1 - mass if mode == "deletion" else mass
+    held = 1 - restored if mode == "deletion" else restored
     mismatch = np.abs(response - held)
     aligned = np.clip(response + mismatch if mode == "deletion" else response - mismatch, 0, 1)
-    return Curve(area(response), area(aligned), tuple(response), tuple(held), degenerate)
+    return Curve(area(response), area(aligned), tuple(response), tuple(held), degenerate, mass is None)
 
 
 def is_settled(likelihoods: Sequence[float], mode: Mode) -> bool:

@@ -203,7 +203,7 @@ def _facts(index: int, key: str, example: Example, frozen: Trace) -> dict[str, A
 def _curve(setting: Setting, mode: Mode, curve: Curve) -> dict[str, Any]:
     return {
         "setting": setting, "mode": mode, "rise": curve.rise, "mas": curve.mas, "degenerate": curve.degenerate,
-        "response": json.dumps(curve.response), "mass": json.dumps(curve.mass),
+        "unranked": curve.unranked, "response": json.dumps(curve.response), "mass": json.dumps(curve.mass),
     }  # fmt: skip
 
 

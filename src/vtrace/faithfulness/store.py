@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import InputError
 from ..files import locked
 
-VERSION = 2
+VERSION = 3
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE item (
@@ -26,7 +26,8 @@ CREATE TABLE result (
   own_seconds REAL, memory INTEGER, PRIMARY KEY (item, target, method));
 CREATE TABLE curve (
   item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, setting TEXT NOT NULL, mode TEXT NOT NULL, rise REAL,
-  mas REAL, degenerate INTEGER, response TEXT, mass TEXT, PRIMARY KEY (item, target, method, setting, mode));
+  mas REAL, degenerate INTEGER, unranked INTEGER, response TEXT, mass TEXT,
+  PRIMARY KEY (item, target, method, setting, mode));
 CREATE TABLE evidence (
   item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, kind TEXT NOT NULL, metric TEXT NOT NULL, value REAL,
   PRIMARY KEY (item, target, method, kind, metric));

@@ -7,7 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
@@ -35,6 +35,7 @@ class Line:
     degenerate: int
     cells: dict[str, Summary]
     published: dict[str, float]
+    unranked: dict[str, int] = field(default_factory=dict)  # items on which a method gave only zeros
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,9 @@ def _curve_lines(
                 label = f"{metric.upper()} {mode[:3]}"
                 known = published(run.settings, subset, setting, metric, mode) if target == "response" else {}
                 cells, few = summarise(values, against, up), len(flat.intersection(items))
-                lines.append(Line(target, subset, setting, label, up, len(items), few, cells, known))
+                compared = [r for r in used if r["item"] in items and r["method"] in methods]
+                zeros = dict(Counter(r["method"] for r in compared if r["unranked"]))
+                lines.append(Line(target, subset, setting, label, up, len(items), few, cells, known, zeros))
     return lines
 
 
@@ -206,12 +209,13 @@ def comma_separated(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     about = ["target", "subset", "setting", "metric", "higher_is_better", "items", "degenerate"]
-    writer.writerow([*about, "method", *Summary.__dataclass_fields__, "against", "published"])
+    writer.writerow([*about, "method", *Summary.__dataclass_fields__, "against", "published", "unranked"])
     for line in table.lines:
         head = [getattr(line, name) for name in about]
         for method, summary in line.cells.items():
             against = None if summary.difference is None else table.against
-            writer.writerow([*head, method, *asdict(summary).values(), against, line.published.get(method)])
+            known, zeros = line.published.get(method), line.unranked.get(method, 0)
+            writer.writerow([*head, method, *asdict(summary).values(), against, known, zeros])
     return out.getvalue()
 
 
@@ -256,6 +260,10 @@ def _notes(table: Table, reference: str | None) -> list[str]:
     ]
     flat = {(_who(line), line.setting): line.degenerate for line in table.lines if line.degenerate}
     notes += [f"Degenerate curves ({who}, {setting}): {count}." for (who, setting), count in flat.items()]
+    zeros = {(_who(line), line.setting): line.unranked for line in table.lines if line.unranked}
+    for (who, setting), counts in zeros.items():
+        said = ", ".join(f"{method} {count}" for method, count in counts.items())
+        notes.append(f"Nothing but zeros, ranked as they stand ({who}, {setting}): {said}.")
     if any(line.published for line in table.lines):
         notes.append("Paper: its numbers for this model and benchmark.")
     if reference:
@@ -272,21 +280,17 @@ def _notes(table: Table, reference: str | None) -> list[str]:
     return notes
 
 
-def export_parquet(run: Run, path: Path) -> None:
-    """The raw curve rows, one per item, target, method, setting and direction."""
+RAW = ("curve", "evidence")
+
+
+def export_parquet(run: Run, table: str, path: Path) -> None:
+    """Raw rows with what they belong to: curves, one per item, target, method, setting and direction; or evidence."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise InputError("Parquet needs pyarrow; install it with: pip install pyarrow") from error
-    items = {row["key"]: row for row in run.rows["item"]}
+    correct = {row["key"]: row["correct"] for row in run.rows["item"]}
     settings = {k: json.dumps(value) if isinstance(value, dict | list) else value for k, value in run.settings.items()}
-    rows = [
-        {
-            **settings,
-            **row,
-            "correct": items[row["item"]]["correct"],
-        }
-        for row in run.rows["curve"]
-    ]
+    rows = [{**settings, **row, "correct": correct[row["item"]]} for row in run.rows[table]]
     parquet.write_table(arrow.Table.from_pylist(rows), path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import InputError
-from .profiles import ALL_PATHS, HOPS, PROFILES, Profile
+from .profiles import HOPS, PROFILES, Profile
 
 GAMMAS = (0.1, 0.25, 0.5, 0.75, 1.0)
 Plot = Literal["bars", "lines", "curves"]
@@ -25,6 +25,7 @@ class Study:
     plot: Plot = "bars"
     axis: str = ""  # of a line plot: what its x is
     series: dict[str, list[tuple[float, str]]] = field(default_factory=dict)  # of a line plot: x and variant
+    ticks: dict[float, str] | None = None  # of a line plot: names of places on its x
     targets: tuple[str, ...] = ("response", "answer")
     subsets: tuple[str, ...] = ("all",)
     calibrated: tuple[str, ...] = ()  # variants of other methods than VTrace that are put on one scale as it does
@@ -54,9 +55,10 @@ def _hops() -> Study:
     }
     variants["all paths"] = ("vtrace", {})
     variants["direct edges"] = ("vtrace", {"multihop": False})
-    series = {"VTrace": [(float(h), name) for h, name in zip((*HOPS, ALL_PATHS), variants, strict=False)]}
-    about = f"how long paths into and out of a source may be; all paths are drawn at {ALL_PATHS}"
-    return Study(about, variants, "lines", "hops", series)
+    lengths = [*map(str, HOPS), "all"]
+    series = {"VTrace": [(float(place), name) for place, name in zip(range(len(lengths)), variants, strict=False)]}
+    ticks = {float(place): length for place, length in enumerate(lengths)}
+    return Study("how long paths into and out of a source may be", variants, "lines", "hops", series, ticks)
 
 
 BASELINES = ("rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "random")

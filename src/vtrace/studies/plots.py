@@ -51,8 +51,13 @@ def draw_profile(name: str, profile: Profile, means: dict[tuple[str, str], list[
             ax.fill_between(x, [s.low for _, s in points], [s.high for _, s in points], color=colour, alpha=0.12)
             if panel.scatter and points:  # colour alone would not name a dot
                 ax.annotate(
-                    label, (x[0], points[0][1].mean), (5, -9), textcoords="offset points", fontsize=7, color=INK
-                )
+                    label, (x[0], points[0][1].mean), (2, 6), textcoords="offset points", fontsize=7, color=INK,
+                    rotation=40,  # many dots may stand at the same height
+                )  # fmt: skip
+        if panel.scatter:
+            ax.margins(y=0.3)
+        if panel.from_zero:
+            ax.set_ylim(bottom=0)
         ticks = panel.ticks or {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in sorted(places)}
         if not panel.scatter:
             ax.set_xticks(list(ticks), list(ticks.values()))
@@ -155,11 +160,14 @@ def _lines(study: Study, run: Run, table: Table) -> Figure:
                     )
             ax.set_xlabel(study.axis, fontsize=8, color=FAINT)
             ax.set_ylim(0, 1)
+            if study.ticks:
+                ax.set_xticks(list(study.ticks), list(study.ticks.values()))
     return _with_legend(figure, axes)
 
 
 def _curves(study: Study, run: Run, table: Table) -> Figure:
-    """Mean normalised likelihood, over items that all have, as inputs are restored (solid) or removed (dashed)."""
+    """Mean normalised likelihood as inputs are restored (solid) or removed (dashed), over items that all have; those
+    whose curves are degenerate have nothing to draw."""
     figure, axes = _figure(len(study.targets), 2, 10, 1 + 3.1 * len(study.targets))
     for row, target in enumerate(study.targets):
         for column, setting in enumerate(SETTINGS):
@@ -167,6 +175,7 @@ def _curves(study: Study, run: Run, table: Table) -> Figure:
             _title(ax, target, setting)
             own = [r for r in run.rows["curve"] if (r["target"], r["setting"]) == (target, setting)]
             items = set.intersection(*({r["item"] for r in own if r["method"] == name} for name in table.methods))
+            items -= {r["item"] for r in own if r["degenerate"]}
             for number, name in enumerate(table.methods):
                 for mode, style in (("insertion", "-"), ("deletion", "--")):
                     rows = [r for r in own if (r["method"], r["mode"]) == (name, mode) and r["item"] in items]

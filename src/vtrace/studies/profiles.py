@@ -44,6 +44,7 @@ class Panel:
     y: str
     log: tuple[bool, bool] = (False, False)
     scatter: bool = False  # one dot per series, at the mean of its points
+    from_zero: bool = False  # heights can be compared
     ticks: dict[float, str] | None = None
 
 
@@ -95,8 +96,9 @@ def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
         for place, k in zip(places, operators, strict=True):
             scores = ifr if name == "IFR" else own[k]
             points.append(("image credit", name, place, float(scores[image].sum() / (scores.sum() or 1.0))))
-            for setting, mode in curves[k]:
-                points.append((mode, f"{name}, {setting}", place, curves[k][setting, mode].rise))
+            for (setting, mode), curve in curves[k].items():
+                if not curve.degenerate:
+                    points.append((mode, f"{name}, {setting}", place, curve.rise))
     generated = range(trace.prompt_length + 1, len(trace))
     few = generated[:: max(1, len(generated) // 12)]  # IFR needs sums of its own for every one of them
     credits = {
@@ -115,15 +117,17 @@ def blur(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     work, target = Work.of(lvlm, trace), find_target(trace, "response")
     names = [name for name in COMPARED if name != "attnlrp"]  # whose pass is the slowest, and not what is studied
     found = [_scores(name, work, target, seed) for name in names]
-    points: list[Point] = []
+    left: list[Point] = []
+    areas: list[tuple[Point, bool]] = []  # and whether its curve is degenerate
     for radius in RADII:
         measure = Measure(lvlm, trace, radius)
-        left = measure.likelihoods([frozenset(trace.positions("image"))])[0]
-        points.append(("likelihood", "all patches blurred", radius, left))
+        likelihood = measure.likelihoods([frozenset(trace.positions("image"))])[0]
+        left.append(("likelihood", "all patches blurred", radius, likelihood))
         for name, curves in zip(names, measure.curves(found, ("image",)), strict=True):
-            points.append(("insertion", name, radius, curves["image", "insertion"].rise))
-            points.append(("deletion", name, radius, curves["image", "deletion"].rise))
-    return points
+            areas += [((mode, name, radius, curve.rise), curve.degenerate) for (_, mode), curve in curves.items()]
+    if any(degenerate for _, degenerate in areas):  # the same examples at every radius
+        return left
+    return left + [point for point, _ in areas]
 
 
 def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
@@ -137,8 +141,9 @@ def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
         points.append(("targets", "vtrace", place, _seconds(lambda t=targets: _explained(lvlm, trace, t))))  # type: ignore[misc]
     for name in TIMED:
         seconds, _, found = _timed(lvlm, trace, name, target)
-        rise = measure.curves([found.scores], ("image",))[0]["image", "insertion"].rise
-        points.append(("faithfulness", name, seconds, rise))
+        curve = measure.curves([found.scores], ("image",))[0]["image", "insertion"]
+        if not curve.degenerate:
+            points.append(("faithfulness", name, seconds, curve.rise))
     for length in LENGTHS:
         long = _lengthened(lvlm, trace, length)
         if long is None:
@@ -254,9 +259,9 @@ PROFILES: dict[str, Profile] = {
         "time and memory by length, time against faithfulness, one target against all",
         {
             "seconds": Panel("tokens", "seconds", (True, True)),
-            "memory": Panel("tokens", "peak memory above the model's, MB", (True, False)),
+            "memory": Panel("tokens", "peak memory above the model's, MB", (True, False), from_zero=True),
             "faithfulness": Panel("seconds", "RISE insertion, image", scatter=True),
-            "targets": Panel("", "seconds", ticks={0.0: "one span", 1.0: "every generated token"}),
+            "targets": Panel("", "seconds", ticks={0.0: "one span", 1.0: "every generated token"}, from_zero=True),
         },
         efficiency,
         limit=2,
