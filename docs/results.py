@@ -7,13 +7,14 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
-from multiprocessing import get_context
+from itertools import chain, combinations, product
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -59,13 +60,26 @@ def measure(args: argparse.Namespace) -> None:
         for job in chain(*rounds):
             run_job(args, *job)
     else:  # processes of one thread each: on a CPU, two of them do more than one with two threads
-        with ProcessPoolExecutor(args.workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        with ProcessPoolExecutor(args.workers, get_context("spawn"), be_worker) as pool:
             for jobs in rounds:  # one after the other, as a share of the examples is one file
                 for done in [pool.submit(run_job, args, *job) for job in jobs]:
                     done.result()
     for job in studies:
         if job[1] in TIMED:
             run_job(args, *job)
+
+
+def be_worker() -> None:
+    """One thread for the work; and nothing is measured for a parent that was killed."""
+    torch.set_num_threads(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def run_job(args: argparse.Namespace, name: str, kind: str, part: int) -> None:
@@ -175,7 +189,8 @@ def chapter(args: argparse.Namespace, name: str, run: Run) -> str:
         f"{unfinished}", ""
     ]  # fmt: skip
     every = tabulate(run, methods=[m for m in METHODS if m in present(run) and m != SLOWEST])
-    text += ["### In words", "", *(f"- {line}" for line in judgements(table)), ""]
+    text += ["### In words", "", *(f"- {line}" for line in [discrimination(table), told_apart(run), *in_short(table)])]
+    text += ["", *folded("Every comparison", "\n".join(f"- {line}" for line in judgements(table))), ""]
     first = tabulate(run, methods=[m for m in FIRST if m in table.methods], against="vtrace")
     text += ["### Test split", "", markdown(first), ""]
     text += [*folded("The same with intervals", markdown(first, intervals=True)), ""]
@@ -243,8 +258,8 @@ def against(line: Line, method: str) -> str:
 
 
 def judgements(table: Table) -> list[str]:
-    """What holds and what does not, in sentences."""
-    found = [discrimination(table)]
+    """What holds and what does not, comparison by comparison, with the numbers."""
+    found = []
     rivals = [m for m in table.methods if m not in ("vtrace", "vtrace-ordered", "random")]
     for metric in ("RISE", "MAS"):
         for target, setting in WHERE:
@@ -271,6 +286,28 @@ def judgements(table: Table) -> list[str]:
             ranks = ", ".join(f"{m} {cells[m].mean:.3f}" for m in sorted(cells, key=lambda m: -cells[m].mean))
             found.append(f"{name} of the patches that show the evidence, target {target}: {ranks}.")
     return found
+
+
+def in_short(table: Table) -> list[str]:
+    """The same in few words: both settings and both directions together."""
+    found = []
+    for target, metric in product(TARGETS, ("RISE", "MAS")):
+        lines = [line for line in table.lines if line.target == target and line.metric.startswith(metric)]
+        sides: dict[frozenset[str], list[str]] = {side: [] for side in OVERALL}
+        for rival in (m for m in table.methods if m != "vtrace"):
+            sides[frozenset(against(line, rival) for line in lines) - {"level"}].append(rival)
+        said = "; ".join(f"{words} {', '.join(sides[side])}" for side, words in OVERALL.items() if sides[side])
+        found.append(f"**{'Answers' if target == 'answer' else 'Whole responses'}, by {metric}**: VTrace {said}.")
+    return found
+
+
+# What VTrace does, by what its rival is wherever the two are not level.
+OVERALL = {
+    frozenset({"worse"}): "beats",
+    frozenset[str](): "is level with",
+    frozenset({"worse", "better"}): "is ahead in one place and behind in another of",
+    frozenset({"better"}): "**loses to**",
+}
 
 
 # What VTrace does, by what its rival is in insertion and in deletion.
@@ -300,6 +337,20 @@ def discrimination(table: Table) -> str:
         f"random order reaches {noise:.3f} (at most 0.62 wanted), leave-one-out {measured:.3f} (at least 0.15 more "
         f"wanted). Methods within 0.01 of the best: {'; '.join(close)}."
     )
+
+
+def told_apart(run: Run) -> str:
+    """How many pairs of methods differ by more than chance, which no threshold on means can tell."""
+    rows = [row for row in run.rows["curve"] if (row["setting"], row["mode"]) == ("image", "insertion")]
+    part, methods = replace(run, rows=run.rows | {"curve": rows}), main_methods(run)
+    tables = {own: tabulate(part, methods=methods, against=own, evidence=False) for own in methods}
+    pairs = list(combinations(methods, 2))
+    counts = []
+    for target in TARGETS:
+        lines = {own: line_of(table, target, "image", "RISE ins") for own, table in tables.items()}
+        apart = sum(against(lines[own], other) != "level" for own, other in pairs)
+        counts.append(f"{apart} for target {target}")
+    return f"Of {len(pairs)} pairs of methods, image insertion tells apart {' and '.join(counts)}."
 
 
 def means(lines: list[Line], method: str) -> str:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -53,3 +58,42 @@ def test_a_page_from_a_small_run(results, tmp_path):
     assert "**vtrace** against each of the others:\n\n| | vtrace-ordered | ifr | loo | random | position |\n" in text
     assert "### By how many patches show the evidence" in text
     assert "Methods within 0.01 of the best" in text
+    assert "Of 15 pairs of methods, image insertion tells apart" in text
+    assert "**Whole responses, by RISE**: VTrace " in text
+
+
+def test_workers_end_with_their_parent(tmp_path):
+    """A worker that would sleep for a minute is gone soon after its parent was killed."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        f"""
+import os, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+sys.path.insert(0, {str(DOCS)!r})
+from results import be_worker
+
+
+def work():
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, get_context("spawn"), be_worker) as pool:
+        pool.submit(work).result()
+"""
+    )
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    for _ in range(100):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker went on without its parent")
