@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 
@@ -22,10 +22,12 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
 
-from vtrace.benchmarks import find_benchmark
+from vtrace.benchmarks import SHAPES_SIZE, find_benchmark
+from vtrace.benchmarks.shapes import sample
+from vtrace.faithfulness.formats import markdown
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.store import Run, read_run
-from vtrace.faithfulness.tables import Line, Table, markdown, tabulate
+from vtrace.faithfulness.tables import Line, Table, tabulate
 from vtrace.files import write_atomically
 from vtrace.lvlm import EMBEDDED, load
 from vtrace.methods import METHODS
@@ -44,7 +46,8 @@ SLOWEST = "heta"
 TARGETS = ("response", "answer")
 TIMED = ("efficiency",)  # studies that measure time, and so run alone
 MORE = {"budget": 36}  # dev examples of a quick study: few answers need the inputs once their reasoning is frozen
-RUNS = ("others", "main", "slowest")  # on the test split
+RUNS = ("others", "main", "slowest", "scattered")  # on the test split
+MANY = 5  # things: evidence of which no single step of a curve can show all
 WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint")]
 CURVES = [f"{metric} {mode}" for metric in ("RISE", "MAS") for mode in ("ins", "del")]
 AMOUNTS = {"one or two patches": (1, 2), "three or four": (3, 4), "five or more": (5, 64)}  # that show the evidence
@@ -92,13 +95,22 @@ def run_job(args: argparse.Namespace, name: str, kind: str, part: int) -> None:
 
     if kind in RUNS:
         rest = tuple(m for m in METHODS if m != SLOWEST)
-        plans = {"main": (MAIN, args.items), "others": (rest, args.others), "slowest": ((SLOWEST,), args.slowest)}
-        methods, limit = plans[kind]
+        plans = {
+            "main": (MAIN, range(args.items)), "others": (rest, range(args.others)),
+            "slowest": ((SLOWEST,), range(args.slowest)), "scattered": (MAIN, scattered(args.scattered)),
+        }  # fmt: skip
+        methods, only = plans[kind]
         test, shard = find_benchmark("shapes"), (part + 1, args.workers)
-        evaluate(lvlm, test, Plan(methods, TARGETS), folder / "test", limit=limit, shard=shard, report=report)
+        place = folder / ("scattered" if kind == "scattered" else "test")
+        evaluate(lvlm, test, Plan(methods, TARGETS), place, only=only, shard=shard, report=report)
     else:
         limit = MORE.get(kind) or min(args.study_items, getattr(PROFILES.get(kind), "limit", args.study_items))
         run_study(kind, lvlm, find_benchmark("shapes-dev"), folder / "studies", limit=limit, report=report)
+
+
+def scattered(count: int) -> list[int]:
+    """Numbers of the first test examples whose evidence are many things."""
+    return list(islice((k for k in range(SHAPES_SIZE) if len(sample("test", k).evidence_boxes) >= MANY), count))
 
 
 @contextmanager
@@ -203,6 +215,7 @@ def chapter(args: argparse.Namespace, name: str, run: Run) -> str:
         slow = tabulate(run, methods=[*first.methods, SLOWEST])
         text += [f"### HETA, {slow.lines[0].items} examples: too few to rank anything", "", markdown(rise(slow)), ""]
     text += by_evidence(run, first.methods)
+    text += where_much_has_to_be_seen(folder / "scattered")
     text += ["### Where the model is right and where it is wrong", ""]
     text += ["Wrong answers are rare; the study *correctness* looks for more of them.", ""]
     split = tabulate(run, methods=first.methods, subsets=("correct", "incorrect"), evidence=False)
@@ -227,6 +240,20 @@ def by_evidence(run: Run, methods: list[str]) -> list[str]:
                 cells = [f"{line.cells[m].mean:.3f}" for m in methods]
                 text.append(f"| {line.target} | {words} | {line.items} | {' | '.join(cells)} |")
     return [*text, ""]
+
+
+def where_much_has_to_be_seen(place: Path) -> list[str]:
+    """The same methods on questions that cannot be answered from a few patches."""
+    if not place.exists():
+        return []
+    run = read_run(place)
+    table = rise(tabulate(run, methods=main_methods(run), against="vtrace", evidence=False))
+    text = ["### Where much has to be seen", ""]
+    text += [
+        f"The first {table.lines[0].items} test examples whose evidence are {MANY} things or more, so that no step of a "
+        "curve shows all of it.", ""
+    ]  # fmt: skip
+    return [*text, f"- {discrimination(table)}", f"- {told_apart(run)}", "", markdown(table), ""]
 
 
 BASE = ("image", "base")  # the share of patches that show evidence
@@ -386,6 +413,9 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=200, help="test examples for all methods that are not slow")
     parser.add_argument("--others", type=int, default=8, help=f"test examples for the slow ones but {SLOWEST}")
     parser.add_argument("--slowest", type=int, default=2, help=f"test examples for {SLOWEST}")
+    parser.add_argument(
+        "--scattered", type=int, default=60, help=f"test examples with {MANY} things of evidence or more"
+    )
     parser.add_argument("--study-items", type=int, default=8, help="dev examples per study")
     parser.add_argument("--studies", nargs="*", default=[*STUDIES, *PROFILES])
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")

@@ -17,9 +17,10 @@ from dataset_files import image, mmstar_rows, png, write_parquet
 from vtrace.benchmarks import find_benchmark
 from vtrace.benchmarks.lmms_eval import read_samples, with_samples
 from vtrace.errors import InputError
+from vtrace.faithfulness.formats import markdown
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.store import read_run
-from vtrace.faithfulness.tables import markdown, tabulate
+from vtrace.faithfulness.tables import tabulate
 from vtrace.generate import encode_prompt, tidy
 from vtrace.lvlm import EMBEDDED
 from vtrace.methods import METHODS
@@ -139,20 +140,20 @@ def test_the_revision_is_that_of_the_values_not_of_their_type(pinhole):
     assert vtrace.load("pinhole").revision == pinhole.revision
 
 
-def test_a_question_that_changed_under_its_key_is_left_out(random_lvlm, tmp_path):
+@pytest.mark.parametrize("change", [{"question": "What else?"}, {"image": image("teal")}, {"answer": "C"}])
+def test_an_example_that_changed_under_its_key_stops_the_run(random_lvlm, tmp_path, change):
     rows = mmstar_rows(2)
     evaluate(
         random_lvlm, find_benchmark("mmstar", write_parquet(tmp_path / "a.parquet", "mmstar", rows)), PLAN, tmp_path
     )
-    rows[1]["question"] = "What else?"
+    rows[1] |= change
     changed = find_benchmark("mmstar", write_parquet(tmp_path / "a.parquet", "mmstar", rows))
     more = dataclasses.replace(PLAN, methods=("random", "attention", "rollout"))
-    evaluate(random_lvlm, changed, more, tmp_path)
+    with pytest.raises(InputError, match="1 has another picture, question or answer than in this run; choose another"):
+        evaluate(random_lvlm, changed, more, tmp_path)
     run = read_run(tmp_path)
-    ((item, reason),) = ((row["item"], row["reason"]) for row in run.rows["left_out"])
-    assert item == "1"
-    assert "another question under this key" in reason
-    assert len([row for row in run.rows["result"] if row["method"] == "rollout"]) == 1
+    assert not run.rows["left_out"]
+    assert [row["item"] for row in run.rows["result"] if row["method"] == "rollout"] == ["0"]
 
 
 def test_what_was_left_out_can_be_mended_and_joins_the_run(random_lvlm, tmp_path):

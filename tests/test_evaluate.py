@@ -18,12 +18,14 @@ import pytest
 import vtrace
 from evaluating import PLAN
 from vtrace.benchmarks import find_benchmark
+from vtrace.cli.evaluate import pace
 from vtrace.errors import InputError
 from vtrace.faithfulness.evidence import captured_dependence
+from vtrace.faithfulness.formats import markdown
 from vtrace.faithfulness.measure import Measure
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.store import Store, read_reasons, read_run, run_file
-from vtrace.faithfulness.tables import markdown, tabulate
+from vtrace.faithfulness.tables import tabulate
 from vtrace.methods import run_method
 from vtrace.methods.work import Work
 from vtrace.targets import find_target
@@ -78,6 +80,7 @@ def test_a_run_killed_at_any_moment_completes_to_the_same_rows(run_folder, tmp_p
                 pass
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    assert len(rows(path)) < len(rows(run_folder / "run.sqlite"))  # killed before it was done
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(path)
     ours, whole = rows(path), rows(run_folder / "run.sqlite")
@@ -175,6 +178,37 @@ def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path
         "the perturbation: out of memory; use a shorter response or a smaller picture"
     ]
     assert [row["key"] for row in run.rows["item"]] == ["dev-00001"]
+
+
+def test_a_rerun_that_fails_loses_nothing_and_leaves_nothing_out(pinhole, run_folder, tmp_path, monkeypatch):
+    shutil.copy(run_folder / "run.sqlite", tmp_path)
+
+    def curves(self, *args, **kwargs):
+        raise RuntimeError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Measure, "curves", curves)
+        more = dataclasses.replace(PLAN, methods=("centre", *PLAN.methods))
+        evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
+    run = read_run(tmp_path)
+    assert run.rows["left_out"] == []
+    assert {(row["item"], row["method"]) for row in run.rows["failure"]} == {("dev-00000", "centre")}
+    assert "Failed 2 times: the perturbation: out of memory" in markdown(tabulate(run))
+    evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
+    assert read_run(tmp_path).rows["failure"] == []
+
+
+def test_progress_begins_with_what_is_there_already(pinhole, run_folder, tmp_path):
+    shutil.copy(run_folder / "run.sqlite", tmp_path)
+    said = []
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, report=lambda *seen: said.append(seen))
+    assert said == [(3, 4, "dev-00003"), (4, 4, "")]
+
+
+def test_the_pace_is_that_of_what_was_measured():
+    assert pace(0, 10, 5.0) == pace(10, 0, 5.0) == ""
+    assert pace(3, 6, 30.0) == "6 a minute, 0:01:00 left"
+    assert pace(1, 100, 480.0) == "0.125 a minute, 13:20:00 left"  # an item of eight minutes
 
 
 def test_a_response_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):

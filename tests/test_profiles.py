@@ -65,6 +65,7 @@ def test_a_profile_goes_on_where_it_stopped_and_only_with_the_same_weights(pinho
     page, *plots = run_study("tiny", pinhole, benchmark, tmp_path)
     text = page.read_text()
     assert "| words | 1.500 | 1.000 |" in text  # a dot lies at the mean of its points
+    assert "| lengths, 2 examples: words by x |" in text
     assert all(path.stat().st_size for path in plots)
     points = tmp_path / "tiny" / "points.jsonl"
     points.write_text(points.read_text() + '{"item": "cut o')  # killed while it wrote

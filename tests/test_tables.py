@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from vtrace.errors import InputError
+from vtrace.faithfulness.formats import FORMATS, export_parquet, latex, markdown
 from vtrace.faithfulness.statistics import Summary, summarise
 from vtrace.faithfulness.store import Run, read_run
-from vtrace.faithfulness.tables import FORMATS, Line, export_parquet, latex, markdown, marks, published, tabulate
+from vtrace.faithfulness.tables import Line, marks, published, run_name, tabulate, together
 
 
 def test_tables_come_in_four_formats(run_folder):
@@ -21,7 +22,7 @@ def test_tables_come_in_four_formats(run_folder):
     assert "| response | 3 | image | RISE ins ↑ |" in text["markdown"]
     assert text["markdown"].count("**") >= 2 * len(table.lines)
     assert r"\begin{tabular}{lrllrr}" in text["latex"]
-    assert text["csv"].splitlines()[0].startswith("target,subset,setting,metric")
+    assert text["csv"].splitlines()[0].startswith("run,target,subset,setting,metric")
     assert len(text["csv"].splitlines()) == 1 + 2 * len(table.lines)
     assert len(json.loads(text["json"])["lines"]) == len(table.lines)
 
@@ -30,9 +31,9 @@ def test_raw_rows_are_exported_as_parquet(run_folder, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     run = read_run(run_folder)
     for table, own in (("curve", "rise"), ("evidence", "metric")):
-        export_parquet(run, table, tmp_path / "rows.parquet")
+        export_parquet([run, run], table, tmp_path / "rows.parquet")
         loaded = parquet.read_table(tmp_path / "rows.parquet")
-        assert loaded.num_rows == len(run.rows[table]) > 0
+        assert loaded.num_rows == 2 * len(run.rows[table]) > 0
         assert {"model", "method", own, "correct"} <= set(loaded.column_names)
 
 
@@ -87,7 +88,7 @@ def small_run(flat=(), correct=(1, 1, 0, 0), failures=()):
     rows = {name: [] for name in ("evidence", "left_out", "lost")}
     rows["failure"] = [{"item": "item-0", "method": method, "reason": reason} for method, reason in failures]
     rows["item"] = [
-        {"key": key, "correct": right, "verdict": "correct" if right else "wrong"}
+        {"key": key, "correct": right, "verdict": "correct" if right else "wrong", "finish": "stop"}
         for key, right in zip(keys, correct, strict=True)
     ]
     rows["result"] = head
@@ -141,7 +142,40 @@ def test_notes_are_about_the_columns_that_are_shown():
     run.rows["result"].append({"item": "item-0", "target": "response", "method": "loo"})
     assert "out of memory" not in markdown(tabulate(run, methods=["random", "centre"]))
     assert "Failed 1 times: no noise today" in markdown(tabulate(run, methods=["random", "centre"]))
-    assert tabulate(run, methods=["random", "loo"]).verdicts == {"correct": 1}
+    (facts,) = tabulate(run, methods=["random", "loo"]).runs.values()
+    assert facts.verdicts == {"correct": 1}
+    assert "Compared on the 1 of 4 items that all columns have." in markdown(tabulate(run, methods=["random", "loo"]))
+    assert "Compared on" not in markdown(tabulate(run, methods=["random", "centre"]))
+
+
+def test_a_method_that_failed_everywhere_has_no_column_and_is_named_all_the_same():
+    run = small_run(failures=[("reagent", "reagent: no vocabulary")])
+    assert tabulate(run).methods == ["random", "centre"]
+    assert "Failed 1 times: reagent: no vocabulary" in markdown(tabulate(run))
+
+
+def test_responses_that_were_cut_off_are_counted():
+    run = small_run()
+    assert "cut off" not in markdown(tabulate(run))
+    run.rows["item"][2]["finish"] = "length"
+    assert "Responses that were cut off at the token budget: 1." in markdown(tabulate(run))
+
+
+def test_several_runs_stand_one_below_the_other_in_one_table():
+    runs = [small_run(), small_run(flat=("item-0",))]
+    runs[1].settings["benchmark"] = "other"
+    names = [run_name(run) for run in runs]
+    assert names == ["b, m", "other, m"]
+    table = together([tabulate(run, against="random") for run in runs], names)
+    text = markdown(table)
+    assert text.startswith("| run | target | items | setting | metric | random | centre |\n")
+    assert text.count("| b, m | response |") == text.count("| other, m | response |") == 8
+    assert "m on b; blur" in text
+    assert "m on other; blur" in text
+    assert text.count("Degenerate curves (response, image): 1.") == 1
+    assert r"\begin{tabular}{llrllrr}" in latex(table)
+    assert {line.split(",")[0] for line in FORMATS["csv"](table).splitlines()[1:]} == {'"b', '"other'}
+    assert set(json.loads(FORMATS["json"](table))["runs"]) == set(names)
 
 
 def test_a_run_in_which_everything_failed_says_why():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +31,7 @@ TABLE_EXAMPLES = """
 Examples:\n
   vtrace table runs/first\n
   vtrace table runs/first --intervals --against ifr\n
+  vtrace table runs/mmstar-Qwen3-VL-8B-Instruct runs/mathverse-Qwen3-VL-8B-Instruct     (the paper's main table)\n
   vtrace table runs/first --subsets correct,incorrect --format latex > table.tex\n
   vtrace table runs/first --parquet rows.parquet
 """
@@ -111,8 +114,8 @@ def evaluate(
 
 
 def table(
-    run: Annotated[Path, typer.Argument(help="Folder or file of a run.")],
-    methods: Annotated[str, typer.Option(help="Columns, in this order; default: all of the run.")] = "",
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders or files of runs.")],
+    methods: Annotated[str, typer.Option(help="Columns, in this order; default: all that every run has.")] = "",
     format: Annotated[str, typer.Option("--format", "-f", help="markdown, csv, latex or json.")] = "markdown",
     subsets: Annotated[str, typer.Option(help="all, correct, incorrect; several with commas.")] = "all",
     against: Annotated[str, typer.Option(help="Show differences to this method, and wins/ties/losses.")] = "",
@@ -126,28 +129,35 @@ def table(
         Path | None, typer.Option(help="Also write the raw rows as Parquet: curves here, evidence in NAME-evidence.")
     ] = None,
 ) -> None:
-    """Tables of a run in the paper's layout: means, intervals, wins, correct and incorrect answers apart."""
+    """Tables of runs in the paper's layout: means, intervals, wins, correct and incorrect answers apart."""
     evidence_rows = parquet and parquet.with_stem(f"{parquet.stem}-evidence")
     for place in (out, parquet, evidence_rows):
         check_writable(place)
+    from ..faithfulness.formats import FORMATS, RAW, export_parquet, latex, markdown
     from ..faithfulness.store import read_run
-    from ..faithfulness.tables import FORMATS, RAW, export_parquet, latex, markdown, tabulate
+    from ..faithfulness.tables import common_methods, run_name, tabulate, together
     from ..files import write_atomically
 
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; use one of: {', '.join(FORMATS)}")
-    found = read_run(run)
-    chosen = _names(methods) if methods else None
-    summary = tabulate(
-        found, methods=chosen, subsets=_names(subsets), evidence=evidence, against=against or "vtrace",
-        with_degenerate=degenerate,
-    )  # fmt: skip
+    found = [read_run(place) for place in runs]
+    chosen = _names(methods) if methods else common_methods(found) if len(found) > 1 else None
+    tables = [
+        tabulate(
+            run, methods=chosen, subsets=_names(subsets), evidence=evidence, against=against or "vtrace",
+            with_degenerate=degenerate,
+        )
+        for run in found
+    ]  # fmt: skip
+    names = [run_name(run) for run in found]
+    alike = len(set(names)) < len(names)
+    summary = tables[0] if len(tables) == 1 else together(tables, list(map(str, runs)) if alike else names)
     if against and against not in summary.methods:
         raise InputError(f"--against {against} is none of the columns; there are: {', '.join(summary.methods)}")
     rich = {"markdown": markdown, "latex": latex}.get(format)
     text = rich(summary, intervals, against or None) if rich else FORMATS[format](summary)
     for rows, place in zip(RAW, (parquet, evidence_rows), strict=True):
-        if place and found.rows[rows]:
+        if place and any(run.rows[rows] for run in found):
             write_atomically(place, lambda file, rows=rows: export_parquet(found, rows, file))  # type: ignore[misc]
             print(f"wrote {place}", file=sys.stderr)
     if out:
@@ -216,25 +226,27 @@ def _bar(quiet: bool) -> Iterator[Say]:
         yield lambda done, total, key: None
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.fields[pace]}"),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("starting", total=None, rate="")
+        task = bar.add_task("starting", total=None, pace="")
+        began: list[tuple[int, float]] = []  # how many were there before this session, and when it began
 
         def report(done: int, total: int, key: str) -> None:
-            speed = bar.tasks[0].speed
-            rate = f"{60 * speed:.1f} a minute" if speed else ""
-            bar.update(task, completed=done, total=total, description=key or "done", rate=rate)
+            began or began.append((done, time.monotonic()))
+            (before, then), *_ = began
+            speed = pace(done - before, total - done, time.monotonic() - then)
+            bar.update(task, completed=done, total=total, description=key or "done", pace=speed)
 
         yield report
+
+
+def pace(measured: int, left: int, seconds: float) -> str:
+    """Rate and time left, from what has been measured in so many seconds."""
+    if not measured or not left:
+        return ""
+    return f"{60 * measured / seconds:.3g} a minute, {timedelta(seconds=round(left * seconds / measured))} left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from ..types import Example, Trace
 from .curves import STEPS, Curve, Mode
 from .evidence import captured_dependence, evidence_positions, localisation
 from .measure import Measure, Setting
-from .store import Rows, Store, run_file
+from .store import Frozen, Rows, Store, run_file
 
 
 @dataclass(frozen=True)
@@ -98,19 +99,19 @@ def evaluate(
     mine = (range(size) if only is None else only)[number - 1 :: count]
     with Store(run_file(out, number, count), plan.settings(lvlm, benchmark)) as store:
         store.note_lost(benchmark.lost)
-        for done, index in enumerate(mine):
+        pairs = [(target, method) for target in plan.targets for method in plan.methods]
+        missing = {k: [p for p in pairs if p not in done] for k in mine for done in [store.done(benchmark.key(k))]}
+        missing = {index: wanted for index, wanted in missing.items() if wanted}
+        for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
             key = benchmark.key(index)
             report(done, len(mine), key)
-            measured = store.done(key)
-            if wanted := [(t, m) for t in plan.targets for m in plan.methods if (t, m) not in measured]:
-                store.save(_item(lvlm, benchmark, plan, index, store.frozen(key), wanted))
+            store.save(_item(lvlm, benchmark, plan, index, store.frozen(key), wanted))
         report(len(mine), len(mine), "")
         return store.path
 
 
 def _item(
-    lvlm: Lvlm, benchmark: Benchmark, plan: Plan, index: int, before: tuple[str, list[int], str] | None,
-    wanted: list[tuple[str, str]],
+    lvlm: Lvlm, benchmark: Benchmark, plan: Plan, index: int, before: Frozen | None, wanted: list[tuple[str, str]],
 ) -> Rows:  # fmt: skip
     """Everything that is measured on one item; what goes wrong is part of it."""
     key, radius = benchmark.key(index), plan.blur or benchmark.blur
@@ -125,7 +126,9 @@ def _item(
             )
             work = Work.of(lvlm, frozen)
     except VTraceError as error:
-        return Rows(left_out={"item": key, "reason": str(error)})
+        return _lost(key, wanted, before, error)
+    if before and before.asked != fingerprint(example, frozen):
+        raise InputError(f"{key} has another picture, question or answer than in this run; choose another --out")
     facts = _facts(index, key, example, frozen) | {
         "clean": clean, "image_perturbed": image, "joint_perturbed": joint,
     }  # fmt: skip
@@ -156,7 +159,7 @@ def _item(
         with running("the perturbation"):
             curves = measure.curves([attribution.scores for *_, attribution in found], steps=plan.steps)
     except VTraceError as error:
-        return Rows(left_out={"item": key, "reason": str(error)})
+        return _lost(key, wanted, before, error)
     reference = _reference(plan, work, radius)
     for (target, method, attribution), own_curves in zip(found, curves, strict=True):
         head = {"item": key, "target": target, "method": method}
@@ -165,15 +168,26 @@ def _item(
     return rows
 
 
-def _freeze(lvlm: Lvlm, plan: Plan, example: Example, before: tuple[str, list[int], str] | None) -> Trace:
-    """Ask, or take up the response of an earlier session if it was given to the same question."""
+def _freeze(lvlm: Lvlm, plan: Plan, example: Example, before: Frozen | None) -> Trace:
+    """Ask, or take up the response of an earlier session."""
     if before is None:
         return trace(lvlm, example, system=plan.system, max_new_tokens=plan.max_new_tokens)
-    question, reply, finish = before
-    frozen = retrace(lvlm, example, reply, finish, plan.system)
-    if frozen.question != question:
-        raise InputError("the run has another question under this key, so the data changed; choose another --out")
-    return frozen
+    return retrace(lvlm, example, before.reply, before.finish, plan.system)
+
+
+def _lost(key: str, wanted: list[tuple[str, str]], before: Frozen | None, error: VTraceError) -> Rows:
+    """An item that cannot be measured is left out; if a part of it was measured earlier, the rest of it has failed."""
+    if before is None:
+        return Rows(left_out={"item": key, "reason": str(error)})
+    return Rows(failure=[_failure(key, target, method, str(error)) for target, method in wanted])
+
+
+def fingerprint(example: Example, frozen: Trace) -> str:
+    """Of everything that a response was given to, and is judged by."""
+    digest = hashlib.sha256(repr((frozen.question, example.answer, example.response)).encode())
+    for image in frozen.images:
+        digest.update(repr(image.size).encode() + image.tobytes())
+    return digest.hexdigest()[:16]
 
 
 def noise(seed: int, index: int) -> int:
@@ -193,8 +207,9 @@ def _facts(index: int, key: str, example: Example, frozen: Trace) -> dict[str, A
     answer = frozen.answer_text
     verdict = grade(example, answer)
     return {
-        "key": key, "number": index, "question": frozen.question, "response": frozen.response, "answer": answer,
-        "gold": example.answer, "verdict": verdict, "correct": verdict and CORRECT[verdict], "tokens": len(frozen),
+        "key": key, "number": index, "asked": fingerprint(example, frozen), "question": frozen.question,
+        "response": frozen.response, "answer": answer, "gold": example.answer, "verdict": verdict,
+        "correct": verdict and CORRECT[verdict], "tokens": len(frozen),
         "image_tokens": len(frozen.positions("image")), "finish": frozen.finish,
         "reply": json.dumps(list(frozen.ids[frozen.prompt_length :])),
     }  # fmt: skip

@@ -18,9 +18,9 @@ VERSION = 3
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE item (
-  key TEXT PRIMARY KEY, number INTEGER NOT NULL, question TEXT, response TEXT, answer TEXT, gold TEXT, verdict TEXT,
-  correct INTEGER, tokens INTEGER, image_tokens INTEGER, finish TEXT, reply TEXT NOT NULL, clean REAL,
-  image_perturbed REAL, joint_perturbed REAL);
+  key TEXT PRIMARY KEY, number INTEGER NOT NULL, asked TEXT NOT NULL, question TEXT, response TEXT, answer TEXT,
+  gold TEXT, verdict TEXT, correct INTEGER, tokens INTEGER, image_tokens INTEGER, finish TEXT, reply TEXT NOT NULL,
+  clean REAL, image_perturbed REAL, joint_perturbed REAL);
 CREATE TABLE result (
   item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, options TEXT, image_share REAL, seconds REAL,
   own_seconds REAL, memory INTEGER, PRIMARY KEY (item, target, method));
@@ -54,6 +54,15 @@ class Rows:
     evidence: list[Row] = field(default_factory=list)
     failure: list[Row] = field(default_factory=list)  # of one method
     left_out: Row | None = None
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A response that is not asked for again."""
+
+    asked: str  # fingerprint of what it was given to
+    reply: list[int]  # tokens
+    finish: str
 
 
 def run_file(folder: Path, number: int = 1, count: int = 1) -> Path:
@@ -99,11 +108,11 @@ class Store:
                     f"{self.path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out"
                 )
 
-    def frozen(self, key: str) -> tuple[str, list[int], str] | None:
-        """Question, tokens and ending of a response that an earlier session froze."""
+    def frozen(self, key: str) -> Frozen | None:
+        """What an earlier session froze."""
         with _readable(self.path):
-            row = self._db.execute("SELECT question, reply, finish FROM item WHERE key = ?", (key,)).fetchone()
-        return None if row is None else (row[0], json.loads(row[1]), row[2])
+            row = self._db.execute("SELECT asked, reply, finish FROM item WHERE key = ?", (key,)).fetchone()
+        return None if row is None else Frozen(row[0], json.loads(row[1]), row[2])
 
     def done(self, key: str) -> set[tuple[str, str]]:
         """Targets and methods that are measured already. What failed is tried again."""

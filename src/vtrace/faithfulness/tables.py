@@ -1,15 +1,15 @@
-"""Tables in the paper's layout: methods as columns, the best in bold and the runner-up underlined."""
+"""What a table says, in the paper's layout: methods as columns, a line for every run, target, setting and metric."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.resources import files
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -36,21 +36,31 @@ class Line:
     cells: dict[str, Summary]
     published: dict[str, float]
     unranked: dict[str, int] = field(default_factory=dict)  # items on which a method gave only zeros
+    run: str = ""  # which one, in a table of several
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What stands below the table of a run."""
+
+    settings: dict[str, Any]
+    verdicts: dict[str, int]  # on answers to items that all methods have: correct, wrong, unparsed, undecided
+    items: int  # asked for, those left out included
+    compared: int  # that all methods have
+    truncated: int  # of these: responses that were cut off at the token budget
+    left_out: dict[str, int]  # items by reason
+    lost: dict[str, str]  # files of the benchmark that could not be read: reason
+    failures: dict[str, int]  # of single methods, by reason
 
 
 @dataclass(frozen=True)
 class Table:
-    """A whole run, summarised."""
+    """A whole run, summarised; or several of them, one below the other."""
 
-    settings: dict[str, Any]
     methods: list[str]
     against: str | None  # the method that differences, wins and losses are relative to
     lines: list[Line]
-    verdicts: dict[str, int]  # on answers to items that all methods have: correct, wrong, unparsed, undecided
-    items: int  # asked for, those left out included
-    left_out: dict[str, int]  # items by reason
-    lost: dict[str, str]  # files of the benchmark that could not be read: reason
-    failures: dict[str, int]  # of single methods, by reason
+    runs: dict[str, Facts]  # by name
 
 
 def tabulate(
@@ -73,15 +83,46 @@ def tabulate(
             lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
             if evidence:
                 lines += _evidence_lines(run, target, subset, keep, chosen, against)
-    of_method = [{row["item"] for row in run.rows["result"] if row["method"] == name} for name in chosen]
-    compared = set.intersection(*of_method)
-    verdicts = Counter(row["verdict"] for row in run.rows["item"] if row["verdict"] and row["key"] in compared)
-    left_out = Counter(row["reason"] for row in run.rows["left_out"])
-    failures = Counter(row["reason"] for row in run.rows["failure"] if row["method"] in chosen)
-    lost = {row["file"]: row["reason"] for row in run.rows["lost"]}
-    count = len(correct.keys() | {row["item"] for row in run.rows["left_out"]})
     against = against if against in chosen else None
-    return Table(run.settings, chosen, against, lines, dict(verdicts), count, dict(left_out), lost, dict(failures))
+    return Table(chosen, against, lines, {run_name(run): _facts(run, chosen, everything=methods is None)})
+
+
+def together(tables: Sequence[Table], names: Sequence[str]) -> Table:
+    """Tables of several runs with the same methods as one."""
+    lines = [replace(line, run=name) for table, name in zip(tables, names, strict=True) for line in table.lines]
+    facts = {name: fact for table, name in zip(tables, names, strict=True) for fact in table.runs.values()}
+    return replace(tables[0], lines=lines, runs=facts)
+
+
+def common_methods(runs: Sequence[Run]) -> list[str]:
+    """Methods that all of these runs have, in the order of the first."""
+    present = [list(dict.fromkeys(row["method"] for row in run.rows["result"])) for run in runs]
+    common = [name for name in present[0] if all(name in others for others in present)]
+    if not common:
+        raise InputError("these runs have no method in common")
+    return common
+
+
+def run_name(run: Run) -> str:
+    return f"{run.settings['benchmark']}, {_checkpoint(run.settings['model'])}"
+
+
+def _facts(run: Run, methods: list[str], everything: bool) -> Facts:
+    """`everything`: the failures of methods that have no column, too."""
+    of_method = [{row["item"] for row in run.rows["result"] if row["method"] == name} for name in methods]
+    common = set.intersection(*of_method)
+    compared = [row for row in run.rows["item"] if row["key"] in common]
+    failed = [row for row in run.rows["failure"] if everything or row["method"] in methods]
+    return Facts(
+        run.settings,
+        dict(Counter(row["verdict"] for row in compared if row["verdict"])),
+        len({row["key"] for row in run.rows["item"]} | {row["item"] for row in run.rows["left_out"]}),
+        len(compared),
+        sum(row["finish"] == "length" for row in compared),
+        dict(Counter(row["reason"] for row in run.rows["left_out"])),
+        {row["file"]: row["reason"] for row in run.rows["lost"]},
+        dict(Counter(row["reason"] for row in failed)),
+    )
 
 
 def _subset(correct: dict[str, int | None], subset: str) -> set[str]:
@@ -109,9 +150,9 @@ def _curve_lines(
                 label = f"{metric.upper()} {mode[:3]}"
                 known = published(run.settings, subset, setting, metric, mode) if target == "response" else {}
                 cells, few = summarise(values, against, up), len(flat.intersection(items))
-                compared = [r for r in used if r["item"] in items and r["method"] in methods]
-                zeros = dict(Counter(r["method"] for r in compared if r["unranked"]))
-                lines.append(Line(target, subset, setting, label, up, len(items), few, cells, known, zeros))
+                zeros = [r for r in used if r["unranked"] and r["item"] in items and r["method"] in methods]
+                unranked = dict(Counter(r["method"] for r in zeros))
+                lines.append(Line(target, subset, setting, label, up, len(items), few, cells, known, unranked))
     return lines
 
 
@@ -140,14 +181,18 @@ def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> 
 
 def published(settings: dict[str, Any], subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
     """The paper's numbers for this model and benchmark, by method."""
+    wanted = (_checkpoint(settings["model"]), settings["benchmark"], subset, setting, metric, mode)
+    return _published().get(wanted, {})
+
+
+@cache
+def _published() -> dict[tuple[str, ...], dict[str, float]]:
     text = files(__package__).joinpath("published.csv").read_text("utf-8")
-    wanted = (settings["benchmark"], subset, setting, metric, mode)
-    names = ("benchmark", "subset", "setting", "metric", "mode")
-    return {
-        row["method"]: float(row["value"])
-        for row in csv.DictReader(io.StringIO(text))
-        if tuple(row[name] for name in names) == wanted and _checkpoint(row["model"]) == _checkpoint(settings["model"])
-    }
+    found: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        key = (_checkpoint(row["model"]), *(row[name] for name in ("benchmark", "subset", "setting", "metric", "mode")))
+        found.setdefault(key, {})[row["method"]] = float(row["value"])
+    return found
 
 
 def _checkpoint(model: str) -> str:
@@ -161,136 +206,3 @@ def marks(line: Line) -> dict[str, str]:
     order = sorted(set(printed.values()), key=float, reverse=line.higher_is_better)
     places = dict(zip(order, ("best", "second"), strict=False))
     return {method: places[text] for method, text in printed.items() if text in places}
-
-
-def markdown(table: Table, intervals: bool = False, reference: str | None = None) -> str:
-    """`reference` is what the table was made against, if differences to it are to be shown."""
-    styles = {"best": "**%s**", "second": "<u>%s</u>"}
-
-    def cell(line: Line, method: str) -> str:
-        return _cell(line, method, styles, intervals, reference)
-
-    head = ["target", "items", "setting", "metric", *table.methods]
-    rows = [[*_labels(line), *(cell(line, m) for m in table.methods)] for line in table.lines]
-    body = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join([*body, *_notes(table, reference)]) + "\n"
-
-
-def latex(table: Table, intervals: bool = False, reference: str | None = None) -> str:
-    signs = {"%": r"\%", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--"}
-    styles = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
-
-    def cell(line: Line, method: str) -> str:
-        return _cell(line, method, styles, intervals, reference)
-
-    def row(cells: list[str]) -> str:
-        text = " & ".join(cells)
-        for sign, command in signs.items():
-            text = text.replace(sign, command)
-        return text + r" \\"
-
-    columns = "lrll" + "r" * len(table.methods)
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            row(["target", "items", "setting", "metric", *table.methods]),
-            r"\midrule",
-            *(row([*_labels(line), *(cell(line, m) for m in table.methods)]) for line in table.lines),
-            r"\bottomrule",
-            r"\end{tabular}",
-            *(f"% {note}" for note in _notes(table, reference) if note),
-            "",
-        ]
-    )
-
-
-def comma_separated(table: Table) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    about = ["target", "subset", "setting", "metric", "higher_is_better", "items", "degenerate"]
-    writer.writerow([*about, "method", *Summary.__dataclass_fields__, "against", "published", "unranked"])
-    for line in table.lines:
-        head = [getattr(line, name) for name in about]
-        for method, summary in line.cells.items():
-            against = None if summary.difference is None else table.against
-            known, zeros = line.published.get(method), line.unranked.get(method, 0)
-            writer.writerow([*head, method, *asdict(summary).values(), against, known, zeros])
-    return out.getvalue()
-
-
-def as_json(table: Table) -> str:
-    return json.dumps(asdict(table), indent=1) + "\n"
-
-
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "markdown": markdown, "latex": latex, "csv": comma_separated, "json": as_json,
-}  # fmt: skip
-
-
-def _labels(line: Line) -> list[str]:
-    arrow = "↑" if line.higher_is_better else "↓"
-    return [_who(line), str(line.items), line.setting, f"{line.metric} {arrow}"]
-
-
-def _who(line: Line) -> str:
-    return line.target if line.subset == "all" else f"{line.target}, {line.subset}"
-
-
-def _cell(line: Line, method: str, styles: dict[str, str], intervals: bool, reference: str | None) -> str:
-    summary = line.cells[method]
-    text = f"{summary.mean:.3f}"
-    if intervals:
-        text += f" [{summary.low:.3f}–{summary.high:.3f}]"
-    if reference and summary.difference is not None:
-        apart = f"{summary.difference:+.3f}"
-        if intervals:
-            apart += f" [{summary.difference_low:+.3f}–{summary.difference_high:+.3f}]"
-        text += f" ({apart}; {summary.wins}/{summary.ties}/{summary.losses})"
-    text = styles.get(marks(line).get(method, ""), "%s") % text
-    return text + (f" (paper: {line.published[method]:.3f})" if method in line.published else "")
-
-
-def _notes(table: Table, reference: str | None) -> list[str]:
-    facts = table.settings
-    notes = [
-        "",
-        f"{facts['model']} on {facts['benchmark']}; blur {facts['blur']:.3g} of the longer side, {facts['steps']} "
-        f"steps, seed {facts['seed']}. ↑ higher is better, ↓ lower is better.",
-    ]
-    flat = {(_who(line), line.setting): line.degenerate for line in table.lines if line.degenerate}
-    notes += [f"Degenerate curves ({who}, {setting}): {count}." for (who, setting), count in flat.items()]
-    zeros = {(_who(line), line.setting): line.unranked for line in table.lines if line.unranked}
-    for (who, setting), counts in zeros.items():
-        said = ", ".join(f"{method} {count}" for method, count in counts.items())
-        notes.append(f"Nothing but zeros, ranked as they stand ({who}, {setting}): {said}.")
-    if any(line.published for line in table.lines):
-        notes.append("Paper: its numbers for this model and benchmark.")
-    if reference:
-        notes.append(f"In parentheses: difference to {reference} on the same items; wins/ties/losses against it.")
-    if table.verdicts:
-        right, graded = table.verdicts.get("correct", 0), sum(table.verdicts.values())
-        others = [f", {table.verdicts[name]} {name}" for name in ("unparsed", "undecided") if name in table.verdicts]
-        notes.append(f"Answers: {right} of {graded} correct{''.join(others)}.")
-    if table.left_out:
-        notes.append(f"Left out: {sum(table.left_out.values())} of {table.items} items.")
-        notes += [f"Left out {count}: {reason}" for reason, count in table.left_out.items()]
-    notes += [f"Left out with unknown items: {file}: {reason}" for file, reason in table.lost.items()]
-    notes += [f"Failed {count} times: {reason}" for reason, count in table.failures.items()]
-    return notes
-
-
-RAW = ("curve", "evidence")
-
-
-def export_parquet(run: Run, table: str, path: Path) -> None:
-    """Raw rows with what they belong to: curves, one per item, target, method, setting and direction; or evidence."""
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise InputError("Parquet needs pyarrow; install it with: pip install pyarrow") from error
-    correct = {row["key"]: row["correct"] for row in run.rows["item"]}
-    settings = {k: json.dumps(value) if isinstance(value, dict | list) else value for k, value in run.settings.items()}
-    rows = [{**settings, **row, "correct": correct[row["item"]]} for row in run.rows[table]]
-    parquet.write_table(arrow.Table.from_pylist(rows), path)

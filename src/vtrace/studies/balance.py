@@ -20,7 +20,7 @@ def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report:
 
     Verdicts are kept in `folder`, so that nothing is asked twice.
     """
-    asked = {"model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name}
+    asked = {"model": lvlm.name, "revision": lvlm.revision, "dtype": lvlm.dtype, "benchmark": benchmark.name}
     wanted, most = {True: limit // 2, False: -(-limit // 2)}, min(PATIENCE * limit, benchmark.size)
     found: dict[bool, list[int]] = {True: [], False: []}
     with Journal(folder / "verdicts.jsonl", asked) as journal:

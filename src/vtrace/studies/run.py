@@ -9,10 +9,11 @@ import numpy as np
 
 from ..benchmarks import Benchmark
 from ..errors import InputError, VTraceError, running
+from ..faithfulness.formats import markdown
 from ..faithfulness.run import Plan, Report, check_blur, evaluate, noise
 from ..faithfulness.statistics import Summary, summarise
 from ..faithfulness.store import read_run
-from ..faithfulness.tables import markdown, tabulate
+from ..faithfulness.tables import tabulate
 from ..files import write_atomically
 from ..generate import trace
 from ..lvlm import Lvlm
@@ -35,11 +36,12 @@ def run_study(
     if isinstance(study, Study):
         return _run_variants(name, study, lvlm, benchmark, folder, limit or LIMIT, seed, blur, report)
     items = _measure(study, lvlm, benchmark, folder, limit or study.limit, seed, blur, report)
-    means = _means(study, [points for points in items.values() if not isinstance(points, str)])
+    measured = [points for points in items.values() if not isinstance(points, str)]
+    means = _means(study, measured)
     left_out = Counter(reason for reason in items.values() if isinstance(reason, str))
     facts = f"{lvlm.name} on {benchmark.name}, {len(items) - left_out.total()} examples, seed {seed}.\n"
     facts += "".join(f"Left out, {count} of {len(items)}: {reason}.\n" for reason, count in left_out.items())
-    page = _page(name, study.about, _tables(study, means) + f"\n{facts}", folder)
+    page = _page(name, study.about, _tables(study, means, measured) + f"\n{facts}", folder)
     return [page, *draw_profile(name, study, means, folder)]
 
 
@@ -60,7 +62,8 @@ def _run_variants(
     variants = [label for label in study.variants if label in present]
     table = tabulate(run, methods=variants, subsets=study.subsets, against=next(iter(variants), None))
     if not table.lines:
-        reasons = "; ".join(table.failures) or "none of them succeeded on the same items"
+        failures = [reason for facts in table.runs.values() for reason in facts.failures]
+        reasons = "; ".join(failures) or "none of them succeeded on the same items"
         raise InputError(f"the variants of {name} cannot be compared: {reasons}")
     text = markdown(table, intervals=True)
     text += "".join(f"Failed everywhere: {label}: {reason}\n" for label, reason in lost.items())
@@ -85,23 +88,20 @@ def _measure(
         "model": lvlm.name, "revision": lvlm.revision, "benchmark": benchmark.name, "seed": seed, "blur": radius,
         "dtype": lvlm.dtype,
     }  # fmt: skip
-    count = min(limit, benchmark.size)
-    found: dict[str, list[Point] | str] = {}
+    keys = [benchmark.key(index) for index in range(min(limit, benchmark.size))]
+    lost: dict[str, str] = {}
     with Journal(folder / "points.jsonl", settings) as journal:
-        for index in range(count):
-            key = benchmark.key(index)
-            report(index, count, key)
-            if key not in journal.known:
-                try:
-                    with running("the study"):
-                        frozen = trace(lvlm, benchmark.example(index))
-                        journal.add(key, profile.measure(lvlm, frozen, radius, noise(seed, index)))
-                except VTraceError as error:
-                    found[key] = str(error)
-                    continue
-            found[key] = journal.known[key]
-    report(count, count, "")
-    return found
+        missing = [index for index, key in enumerate(keys) if key not in journal.known]
+        for done, index in enumerate(missing, len(keys) - len(missing)):
+            report(done, len(keys), keys[index])
+            try:
+                with running("the study"):
+                    frozen = trace(lvlm, benchmark.example(index))
+                    journal.add(keys[index], profile.measure(lvlm, frozen, radius, noise(seed, index)))
+            except VTraceError as error:
+                lost[keys[index]] = str(error)
+        report(len(keys), len(keys), "")
+        return {key: lost[key] if key in lost else journal.known[key] for key in keys}
 
 
 def _means(profile: Profile, items: list[list[Point]]) -> Means:
@@ -122,18 +122,20 @@ def _summary(values: np.ndarray) -> Summary:
     return summarise({"": values}, None, True, draws=2000)[""]
 
 
-def _tables(profile: Profile, means: Means) -> str:
-    """One table per panel: series by x."""
+def _tables(profile: Profile, means: Means, items: list[list[Point]]) -> str:
+    """One table per panel: series by x. Not every example has points in every panel."""
+    counts = Counter(panel for points in items for panel in {where for where, *_ in points})
     text = ""
     for title, panel in profile.panels.items():
+        count = f"{title}, {counts[title]} examples"
         rows = {series: points for (where, series), points in means.items() if where == title}
         if panel.scatter:
-            text += f"| {title} | {panel.x} | {panel.y} |\n| --- | --- | --- |\n"
+            text += f"| {count} | {panel.x} | {panel.y} |\n| --- | --- | --- |\n"
             text += "".join(f"| {name} | {p[0][0]:.3f} | {p[0][1].mean:.3f} |\n" for name, p in rows.items()) + "\n"
             continue
         places = sorted({x for points in rows.values() for x, _ in points})
         heads = [(panel.ticks or {}).get(x, f"{x:.4g}") for x in places]
-        text += f"| {title}: {panel.y} by {panel.x} | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}\n"
+        text += f"| {count}: {panel.y} by {panel.x} | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}\n"
         for name, points in rows.items():
             values = {x: f"{s.mean:.3f}" if abs(s.mean) < 100 else f"{s.mean:.0f}" for x, s in points}
             text += f"| {name} | {' | '.join(values.get(x, '') for x in places)} |\n"
