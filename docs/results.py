@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, combinations, islice, product
+from itertools import chain, islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 
@@ -21,13 +21,14 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
+from verdicts import METRICS, TARGETS, WHERE, against, discrimination, in_short, judgements, told_apart
 
 from vtrace.benchmarks import SHAPES_SIZE, find_benchmark
 from vtrace.benchmarks.shapes import sample
 from vtrace.faithfulness.formats import markdown
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.store import Run, read_run
-from vtrace.faithfulness.tables import Line, Table, tabulate
+from vtrace.faithfulness.tables import Table, tabulate
 from vtrace.files import write_atomically
 from vtrace.lvlm import EMBEDDED, load
 from vtrace.methods import METHODS
@@ -43,13 +44,10 @@ FIRST = (
 )  # fmt: skip
 MAIN = (*FIRST, *(name for name, method in METHODS.items() if method.speed != "slow" and name not in FIRST))
 SLOWEST = "heta"
-TARGETS = ("response", "answer")
 TIMED = ("efficiency",)  # studies that measure time, and so run alone
 MORE = {"budget": 36}  # dev examples of a quick study: few answers need the inputs once their reasoning is frozen
 RUNS = ("others", "main", "slowest", "scattered")  # on the test split
 MANY = 5  # things: evidence of which no single step of a curve can show all
-WHERE = [(target, setting) for target in TARGETS for setting in ("image", "joint")]
-CURVES = [f"{metric} {mode}" for metric in ("RISE", "MAS") for mode in ("ins", "del")]
 AMOUNTS = {"one or two patches": (1, 2), "three or four": (3, 4), "five or more": (5, 64)}  # that show the evidence
 TITLES = {"pinhole": "Pinhole (Qwen3-VL)", "pinhole-internvl": "Pinhole-InternVL (InternVL)"}
 
@@ -139,10 +137,10 @@ def page(args: argparse.Namespace) -> str:
 
 HEAD = """# Results on the embedded models
 
-Written by `make results` (`docs/results.py`), seed {seed}; every number and every judgement on this page is computed
-from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole frozen
-response, blur in the picture, pad tokens for words) with a blur of a quarter of the longer side, which removes what
-the answer needs. One method is *better* or *worse* than another, *beats* it or *loses to* it, if the 95 % bootstrap
+Written by `make results` (`docs/results.py`), seed {seed}; every number, and every sentence that compares methods, is
+computed from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole
+frozen response, blur in the picture, pad tokens for words) with a blur of a quarter of the longer side, which removes
+what the answer needs. One method is *better* or *worse* than another, *beats* it or *loses to* it, if the 95 % bootstrap
 interval of the paired difference excludes zero; if not, they are *level*, which does not mean that they are equal.
 Intervals are not corrected for the many comparisons.
 
@@ -162,7 +160,7 @@ How to read it:
 
 def overview(runs: dict[str, Run]) -> list[str]:
     """Ours and the paper's method against every other: how often better, level and worse."""
-    count = len(WHERE) * len(CURVES)
+    count = 2 * len(WHERE) * len(METRICS)  # insertion and deletion
     text = ["## In short", ""]
     text += [
         f"Two methods are compared {count} times: for both targets, in both settings, by RISE and MAS, in insertion "
@@ -201,7 +199,8 @@ def chapter(args: argparse.Namespace, name: str, run: Run) -> str:
         f"{unfinished}", ""
     ]  # fmt: skip
     every = tabulate(run, methods=[m for m in METHODS if m in present(run) and m != SLOWEST])
-    text += ["### In words", "", *(f"- {line}" for line in [discrimination(table), told_apart(run), *in_short(table)])]
+    judged = [discrimination(table), told_apart(run, table.methods), *in_short(table)]
+    text += ["### In words", "", *(f"- {line}" for line in judged)]
     text += ["", *folded("Every comparison", "\n".join(f"- {line}" for line in judgements(table))), ""]
     first = tabulate(run, methods=[m for m in FIRST if m in table.methods], against="vtrace")
     text += ["### Test split", "", markdown(first), ""]
@@ -250,10 +249,10 @@ def where_much_has_to_be_seen(place: Path) -> list[str]:
     table = rise(tabulate(run, methods=main_methods(run), against="vtrace", evidence=False))
     text = ["### Where much has to be seen", ""]
     text += [
-        f"The first {table.lines[0].items} test examples whose evidence are {MANY} things or more, so that no step of a "
+        f"The first {table.lines[0].items} test examples whose evidence are {MANY} things or more: no single step of a "
         "curve shows all of it.", ""
     ]  # fmt: skip
-    return [*text, f"- {discrimination(table)}", f"- {told_apart(run)}", "", markdown(table), ""]
+    return [*text, f"- {discrimination(table)}", f"- {told_apart(run, table.methods)}", "", markdown(table), ""]
 
 
 BASE = ("image", "base")  # the share of patches that show evidence
@@ -269,119 +268,6 @@ def rise(table: Table) -> Table:
 
 def present(run: Run) -> set[str]:
     return {row["method"] for row in run.rows["result"]}
-
-
-def line_of(table: Table, target: str, setting: str, metric: str) -> Line:
-    wanted = (target, "all", setting, metric)
-    return next(x for x in table.lines if (x.target, x.subset, x.setting, x.metric) == wanted)
-
-
-def against(line: Line, method: str) -> str:
-    """better, worse or level: the method against the one that the table was made against."""
-    cell = line.cells[method]
-    if cell.difference_low is None or cell.difference_low <= 0 <= (cell.difference_high or 0):
-        return "level"
-    return "better" if (cell.difference_low > 0) == line.higher_is_better else "worse"
-
-
-def judgements(table: Table) -> list[str]:
-    """What holds and what does not, comparison by comparison, with the numbers."""
-    found = []
-    rivals = [m for m in table.methods if m not in ("vtrace", "vtrace-ordered", "random")]
-    for metric in ("RISE", "MAS"):
-        for target, setting in WHERE:
-            lines = [line_of(table, target, setting, f"{metric} {mode}") for mode in ("ins", "del")]
-            sides: dict[frozenset[str], list[str]] = {side: [] for side in SIDES}
-            for rival in rivals:
-                sides[frozenset(against(line, rival) for line in lines)].append(f"{rival} {means(lines, rival)}")
-            said = "; ".join(f"{words} {', '.join(sides[side])}" for side, words in SIDES.items() if sides[side])
-            own = f"VTrace ({metric} insertion/deletion {means(lines, 'vtrace')})"
-            found.append(f"Target {target}, {setting} setting: {own} {said}.")
-    for target, setting in WHERE:
-        said = []
-        for metric in ("RISE", "MAS"):
-            lines = [line_of(table, target, setting, f"{metric} {mode}") for mode in ("ins", "del")]
-            verdicts = [against(line, "vtrace-ordered") for line in lines]
-            said.append(
-                f"{metric} {means(lines, 'vtrace-ordered')} against {means(lines, 'vtrace')}, {verdicts[0]} in "
-                f"insertion, {verdicts[1]} in deletion"
-            )
-        found.append(f"Ordered paths against the paper's sum, target {target}, {setting}: {'; '.join(said)}.")
-    for metric, name in (("auc", "Rank AUC"), ("energy", "Energy")):
-        for target in TARGETS:
-            cells = line_of(table, target, "image evidence", metric).cells
-            ranks = ", ".join(f"{m} {cells[m].mean:.3f}" for m in sorted(cells, key=lambda m: -cells[m].mean))
-            found.append(f"{name} of the patches that show the evidence, target {target}: {ranks}.")
-    return found
-
-
-def in_short(table: Table) -> list[str]:
-    """The same in few words: both settings and both directions together."""
-    found = []
-    for target, metric in product(TARGETS, ("RISE", "MAS")):
-        lines = [line for line in table.lines if line.target == target and line.metric.startswith(metric)]
-        sides: dict[frozenset[str], list[str]] = {side: [] for side in OVERALL}
-        for rival in (m for m in table.methods if m != "vtrace"):
-            sides[frozenset(against(line, rival) for line in lines) - {"level"}].append(rival)
-        said = "; ".join(f"{words} {', '.join(sides[side])}" for side, words in OVERALL.items() if sides[side])
-        found.append(f"**{'Answers' if target == 'answer' else 'Whole responses'}, by {metric}**: VTrace {said}.")
-    return found
-
-
-# What VTrace does, by what its rival is wherever the two are not level.
-OVERALL = {
-    frozenset({"worse"}): "beats",
-    frozenset[str](): "is level with",
-    frozenset({"worse", "better"}): "is ahead in one place and behind in another of",
-    frozenset({"better"}): "**loses to**",
-}
-
-
-# What VTrace does, by what its rival is in insertion and in deletion.
-SIDES = {
-    frozenset({"worse"}): "beats",
-    frozenset({"worse", "level"}): "beats in one of the two and is level in the other with",
-    frozenset({"level"}): "is level with",
-    frozenset({"level", "better"}): "**loses in one of the two** and is level in the other with",
-    frozenset({"better"}): "**loses to**",
-    frozenset({"worse", "better"}): "beats in one of the two and **loses in the other** to",
-}
-
-
-def discrimination(table: Table) -> str:
-    """Whether rankings can be told from noise, and how many of them meet at the top."""
-    image = line_of(table, "response", "image", "RISE ins")
-    noise, measured = image.cells["random"].mean, image.cells["loo"].mean
-    fair = noise <= 0.62 and measured - noise >= 0.15
-    close = []
-    for target in TARGETS:
-        heights = [cell.mean for cell in line_of(table, target, "image", "RISE ins").cells.values()]
-        near = sum(max(heights) - h < 0.01 for h in heights)
-        close.append(f"{near} of {len(heights)} for target {target}, where means go from {min(heights):.3f} to "
-                     f"{max(heights):.3f}")  # fmt: skip
-    return (
-        f"The benchmark {'tells' if fair else 'does not tell'} a ranking from noise: in image insertion, "
-        f"random order reaches {noise:.3f} (at most 0.62 wanted), leave-one-out {measured:.3f} (at least 0.15 more "
-        f"wanted). Methods within 0.01 of the best: {'; '.join(close)}."
-    )
-
-
-def told_apart(run: Run) -> str:
-    """How many pairs of methods differ by more than chance, which no threshold on means can tell."""
-    rows = [row for row in run.rows["curve"] if (row["setting"], row["mode"]) == ("image", "insertion")]
-    part, methods = replace(run, rows=run.rows | {"curve": rows}), main_methods(run)
-    tables = {own: tabulate(part, methods=methods, against=own, evidence=False) for own in methods}
-    pairs = list(combinations(methods, 2))
-    counts = []
-    for target in TARGETS:
-        lines = {own: line_of(table, target, "image", "RISE ins") for own, table in tables.items()}
-        apart = sum(against(lines[own], other) != "level" for own, other in pairs)
-        counts.append(f"{apart} for target {target}")
-    return f"Of {len(pairs)} pairs of methods, image insertion tells apart {' and '.join(counts)}."
-
-
-def means(lines: list[Line], method: str) -> str:
-    return "/".join(f"{line.cells[method].mean:.3f}" for line in lines)
 
 
 def studies(folder: Path, name: str, items: int) -> list[str]:

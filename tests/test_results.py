@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import signal
 import subprocess
@@ -21,9 +21,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 @pytest.fixture
 def results(monkeypatch, tmp_path):
-    spec = importlib.util.spec_from_file_location("results", DOCS / "results.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(DOCS)
+    module = importlib.import_module("results")
     monkeypatch.setattr(module, "FIRST", ("vtrace", "vtrace-ordered", "ifr", "loo", "random"))
     monkeypatch.setattr(module, "MAIN", (*module.FIRST, "position"))
     monkeypatch.setattr(module, "METHODS", dict.fromkeys((*module.MAIN, "centre")))
