@@ -140,9 +140,9 @@ HEAD = """# Results on the embedded models
 Written by `make results` (`docs/results.py`), seed {seed}; every number, and every sentence that compares methods, is
 computed from those runs. Shapes test split; perturbation as in the paper (K = 20 groups, likelihood of the whole
 frozen response, blur in the picture, pad tokens for words) with a blur of a quarter of the longer side, which removes
-what the answer needs. One method is *better* or *worse* than another, *beats* it or *loses to* it, if the 95 % bootstrap
-interval of the paired difference excludes zero; if not, they are *level*, which does not mean that they are equal.
-Intervals are not corrected for the many comparisons.
+what the answer needs. One method is *better* or *worse* than another, *beats* it or *loses to* it, if the 95 %
+bootstrap interval of the paired difference excludes zero; if not, they are *level*, which does not mean that they are
+equal. Intervals are not corrected for the many comparisons.
 
 All runs of this page took {minutes:.0f} minutes.
 
