@@ -237,8 +237,9 @@ def _bar(quiet: bool) -> Iterator[Say]:
         began: list[tuple[int, float]] = []  # how many were there before this session, and when it began
 
         def report(done: int, total: int, key: str) -> None:
-            began or began.append((done, time.monotonic()))
-            (before, then), *_ = began
+            if not began:
+                began.append((done, time.monotonic()))
+            ((before, then),) = began
             speed = pace(done - before, total - done, time.monotonic() - then)
             bar.update(task, completed=done, total=total, description=key or "done", pace=speed)
 

@@ -158,7 +158,10 @@ class Store:
 def read_settings(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     found = dict(db.execute("SELECT key, value FROM meta"))
     if found.get("version") != str(VERSION):
-        raise InputError(f"{path} has version {found.get('version')} of a run; this program reads version {VERSION}")
+        raise InputError(
+            f"{path} has version {found.get('version')} of a run, and this program reads version {VERSION}; "
+            "run again with another --out"
+        )
     return json.loads(found["settings"])
 
 
