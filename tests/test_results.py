@@ -42,7 +42,7 @@ def test_a_method_is_better_only_where_the_interval_says_so(results, low, high, 
 
 def test_a_page_from_a_small_run(results, tmp_path):
     args = Namespace(
-        models=["pinhole"], items=2, others=1, slowest=0, scattered=1, study_items=1, studies=[], workers=1,
+        models=["pinhole"], items=2, others=1, slowest=0, scattered=2, study_items=1, studies=[], workers=1,
         work=tmp_path / "work",
     )  # fmt: skip
     results.measure(args)
@@ -58,7 +58,7 @@ def test_a_page_from_a_small_run(results, tmp_path):
     assert "**vtrace** against each of the others:\n\n| | vtrace-ordered | ifr | loo | random | position |\n" in text
     assert "### By how many patches show the evidence" in text
     assert "Methods within 0.01 of the best" in text
-    assert "The first 1 test examples whose evidence are 5 things or more" in text
+    assert "The first 2 test examples whose evidence are 5 things or more" in text
     assert "Of 15 pairs of methods, image insertion tells apart" in text
     assert "**Whole responses, by RISE**: VTrace " in text
 
