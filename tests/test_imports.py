@@ -11,9 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "vtrace"
 ORDER = [
-    "errors", "types", "prompt", "spans", "targets", "conversation",
+    "errors", "files", "types", "prompt", "spans", "targets", "conversation",
     "lvlm", "generate", "attention", "pairwise", "multihop", "calibrate", "attribution",
-    "parallel", "perturb", "methods", "meter", "comparison", "files", "colours", "viewer", "report",
+    "parallel", "perturb", "methods", "meter", "comparison", "documents", "colours", "viewer", "report",
     "benchmarks", "examples", "faithfulness", "studies", "doctor", "pinhole", "serve", "cli",
 ]  # fmt: skip
 LATE = {("attribution", "report"), ("comparison", "report")}  # .save and notebook pictures, imported inside methods
@@ -69,8 +69,9 @@ def test_only_lvlm_imports_model_classes():
         assert "transformers import" not in path.read_text(), path
 
 
-def test_importing_the_package_is_instant():
-    code = "import sys, vtrace; print('torch' in sys.modules, 'transformers' in sys.modules)"
+@pytest.mark.parametrize("module", ["vtrace", "vtrace.cli", "vtrace.faithfulness.formats"])
+def test_what_needs_no_model_is_instant(module):
+    code = f"import sys, {module}; print('torch' in sys.modules, 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 

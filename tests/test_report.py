@@ -14,8 +14,9 @@ from rich.console import Console
 
 import vtrace
 from vtrace.colours import DARK_STOPS, STOPS, colour
+from vtrace.documents import attribution_document, from_document
 from vtrace.errors import InputError
-from vtrace.files import attribution_document, from_document, write_atomically
+from vtrace.files import write_atomically
 from vtrace.report.console import show
 from vtrace.report.html import fragment
 from vtrace.report.png import build

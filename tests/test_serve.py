@@ -14,7 +14,7 @@ import pytest
 
 import vtrace
 from serving import QUESTION, Client, Gate, picture, serving
-from vtrace.files import from_document
+from vtrace.documents import from_document
 from vtrace.serve.desk import Models
 from vtrace.serve.explain import explain
 from vtrace.serve.limits import Limits

@@ -9,9 +9,9 @@ import pytest
 
 from serving import serving
 from vtrace.benchmarks import find_benchmark
+from vtrace.documents import from_document
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.store import read_run
-from vtrace.files import from_document
 
 
 @pytest.fixture(scope="module")

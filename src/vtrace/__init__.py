@@ -19,7 +19,7 @@ _HOME = {
     "Attribution": "attribution",
     "compare": "comparison",
     "Comparison": "comparison",
-    "read": "files",
+    "read": "documents",
     "save": "report",
     "example": "examples",
     "Example": "types",

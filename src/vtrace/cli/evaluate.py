@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from ..files import write_atomically
 from ..prompt import SYSTEM_PROMPT
 from .options import DeviceOption, DtypeOption, Model, QuietOption, check_writable, parse_settings, progress
 
@@ -136,7 +137,6 @@ def table(
     from ..faithfulness.formats import FORMATS, RAW, export_parquet, latex, markdown
     from ..faithfulness.store import read_run
     from ..faithfulness.tables import common_methods, run_name, tabulate, together
-    from ..files import write_atomically
 
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; use one of: {', '.join(FORMATS)}")

@@ -73,7 +73,7 @@ def explain(
     with progress(quiet) as say:
         say("Loading PyTorch and transformers")
         from ..attribution import attribute, make_options
-        from ..files import attribution_document
+        from ..documents import attribution_document
         from ..report import save_html, save_json, save_png
 
         options = make_options(

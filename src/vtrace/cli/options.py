@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError
+from ..files import read_json
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Hub id (also id@revision), folder, or embedded 'pinhole'.")]
 AnyModel = Annotated[
@@ -63,9 +64,9 @@ def freeze(
     response: str, model: str, max_new_tokens: int, dtype: str, device: str,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The model, and the frozen trace: read from a file, or asked for now."""
+    from ..documents import read
     from ..examples import SHOWN
     from ..examples import example as embedded
-    from ..files import read
     from ..generate import as_example, from_chat
     from ..generate import trace as ask
     from ..lvlm import load
@@ -95,8 +96,6 @@ def freeze(
 
 def read_chat(path: Path) -> list[Any]:
     """Messages of a conversation, from a JSON file that is a list of them or has one under "messages"."""
-    from ..files import read_json  # not at the top: it loads PyTorch, and help is instant
-
     found = read_json(path, "a conversation in JSON")
     found = found.get("messages") if isinstance(found, dict) else found
     if not isinstance(found, list) or not found:

@@ -116,8 +116,7 @@ def _notes(table: Table, reference: str | None) -> list[str]:
     if reference:
         notes.append(f"In parentheses: difference to {reference} on the same items; wins/ties/losses against it.")
     for name, facts in table.runs.items():
-        own = [line for line in table.lines if len(table.runs) == 1 or line.run == name]
-        notes += _notes_on_run(facts, own)
+        notes += _notes_on_run(facts, [line for line in table.lines if line.run == name])
     return notes
 
 

@@ -36,7 +36,7 @@ class Line:
     cells: dict[str, Summary]
     published: dict[str, float]
     unranked: dict[str, int] = field(default_factory=dict)  # items on which a method gave only zeros
-    run: str = ""  # which one, in a table of several
+    run: str = ""  # its name
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ def tabulate(
             lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
             if evidence:
                 lines += _evidence_lines(run, target, subset, keep, chosen, against)
-    against = against if against in chosen else None
-    return Table(chosen, against, lines, {run_name(run): _facts(run, chosen, everything=methods is None)})
+    against, name = against if against in chosen else None, run_name(run)
+    facts = _facts(run, chosen, everything=methods is None)
+    return Table(chosen, against, [replace(line, run=name) for line in lines], {name: facts})
 
 
 def together(tables: Sequence[Table], names: Sequence[str]) -> Table:
@@ -104,7 +105,7 @@ def common_methods(runs: Sequence[Run]) -> list[str]:
 
 
 def run_name(run: Run) -> str:
-    return f"{run.settings['benchmark']}, {_checkpoint(run.settings['model'])}"
+    return f"{_checkpoint(run.settings['model'])} on {run.settings['benchmark']}"
 
 
 def _facts(run: Run, methods: list[str], everything: bool) -> Facts:

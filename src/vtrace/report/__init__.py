@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from ..attribution import Attribution
+from ..documents import attribution_document, trace_document
 from ..errors import InputError
-from ..files import attribution_document, trace_document, write_atomically
+from ..files import write_atomically
 from ..types import Trace
 
 

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from ..colours import colour, ink
 from ..comparison import Comparison
+from ..documents import attribution_document
 from ..errors import InputError
-from ..files import attribution_document, write_atomically
+from ..files import write_atomically
 from .scale import percent
 
 SCHEMA = "vtrace.comparison/1"

@@ -8,8 +8,8 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
+from ..documents import attribution_document
 from ..errors import VTraceError
-from ..files import attribution_document
 from ..lvlm import Lvlm, load
 from .explain import explain
 from .limits import Limits, thumbnail

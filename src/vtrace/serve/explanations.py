@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field
 
 from .. import __version__
 from ..attribution import Attribution
+from ..documents import from_document
 from ..errors import InputError
 from ..examples import SHOWN
 from ..examples import example as embedded
-from ..files import from_document
 from ..generate import tidy
 from ..methods import METHODS
 from ..types import Example
