@@ -15,7 +15,10 @@ from vtrace.benchmarks import find_benchmark
 from vtrace.errors import ModelError
 from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
 from vtrace.faithfulness.measure import Measure
+from vtrace.methods import run_method
+from vtrace.methods.work import Work
 from vtrace.perturb import Perturbation, blurred
+from vtrace.targets import find_target
 
 
 def test_likelihoods_equal_one_plain_pass_over_a_picture_composed_in_pixels(pinhole, trace):
@@ -90,6 +93,21 @@ def test_the_blur_of_shapes_removes_what_the_answer_needs(pinhole):
         soft = blurred(vtrace.trace(pinhole, example), shapes.blur).images
         right += vtrace.trace(pinhole, dataclasses.replace(example, images=soft)).answer_text == example.answer
     assert right <= 3, "some questions can only be answered with yes or no"
+
+
+def test_shapes_tells_a_ranking_from_noise(pinhole):
+    """Image insertion: noise at most 0.62, leave-one-out at least 0.15 above it."""
+    shapes, rises = find_benchmark("shapes-dev"), []
+    for number in range(12):  # every task once
+        frozen = vtrace.trace(pinhole, shapes.example(number))
+        work, target = Work.of(pinhole, frozen), find_target(frozen, "response")
+        noise = run_method("random", work, target, seed=number).scores
+        measured = run_method("loo", work, target, radius=shapes.blur).scores
+        curves = Measure(pinhole, frozen, shapes.blur).curves([noise, measured], ("image",))
+        rises.append([own["image", "insertion"].rise for own in curves])
+    noise, measured = np.mean(rises, axis=0)
+    assert noise <= 0.62
+    assert measured >= noise + 0.15
 
 
 def test_likelihoods_that_are_no_numbers_are_an_error(pinhole, trace, monkeypatch):
