@@ -166,7 +166,8 @@ def test_several_runs_stand_one_below_the_other_in_one_table():
     runs[1].settings["benchmark"] = "other"
     names = [run_name(run) for run in runs]
     assert names == ["m on b", "m on other"]
-    table = together([tabulate(run, against="random") for run in runs], names)
+    tables = [tabulate(run, against="random") for run in runs]
+    table = together(tables, names)
     text = markdown(table)
     assert text.startswith("| run | target | items | setting | metric | random | centre |\n")
     assert text.count("| m on b | response |") == text.count("| m on other | response |") == 8
@@ -174,6 +175,7 @@ def test_several_runs_stand_one_below_the_other_in_one_table():
     assert "m on other; blur" in text
     assert text.count("Degenerate curves (response, image): 1.") == 1
     assert r"\begin{tabular}{llrllrr}" in latex(table)
+    assert r"InternVL3\_5-8B on b & response &" in latex(together(tables, ["InternVL3_5-8B on b", "m on other"]))
     assert {line.split(",")[0] for line in FORMATS["csv"](table).splitlines()[1:]} == set(names)
     assert set(json.loads(FORMATS["json"](table))["runs"]) == set(names)
 

@@ -29,7 +29,7 @@ def markdown(table: Table, intervals: bool = False, reference: str | None = None
 
 
 def latex(table: Table, intervals: bool = False, reference: str | None = None) -> str:
-    signs = {"%": r"\%", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--"}
+    signs = {"_": r"\_", "%": r"\%", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--"}
     styles = {"best": r"\textbf{%s}", "second": r"\underline{%s}"}
 
     def cell(line: Line, method: str) -> str:
