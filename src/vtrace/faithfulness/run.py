@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -99,15 +100,19 @@ def evaluate(
     mine = (range(size) if only is None else only)[number - 1 :: count]
     with Store(run_file(out, number, count), plan.settings(lvlm, benchmark)) as store:
         store.note_lost(benchmark.lost)
-        pairs = [(target, method) for target in plan.targets for method in plan.methods]
-        missing = {k: [p for p in pairs if p not in done] for k in mine for done in [store.done(benchmark.key(k))]}
-        missing = {index: wanted for index, wanted in missing.items() if wanted}
+        missing = {index: wanted for index in mine if (wanted := _missing(store, benchmark.key(index), plan))}
         for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
             key = benchmark.key(index)
             report(done, len(mine), key)
             store.save(_item(lvlm, benchmark, plan, index, store.frozen(key), wanted))
         report(len(mine), len(mine), "")
         return store.path
+
+
+def _missing(store: Store, key: str, plan: Plan) -> list[tuple[str, str]]:
+    """Targets and methods that are wanted for an item and not measured yet."""
+    measured = store.done(key)
+    return [pair for pair in product(plan.targets, plan.methods) if pair not in measured]
 
 
 def _item(
