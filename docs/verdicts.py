@@ -74,7 +74,7 @@ def in_short(table: Table) -> list[str]:
 OVERALL = {
     frozenset({"worse"}): "beats",
     frozenset[str](): "is level with",
-    frozenset({"worse", "better"}): "is ahead in one place and behind in another of",
+    frozenset({"worse", "better"}): "is better in some comparisons and worse in others than",
     frozenset({"better"}): "**loses to**",
 }
 
