@@ -301,9 +301,9 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=8, help=f"test examples for the slow ones but {SLOWEST}")
     parser.add_argument("--slowest", type=int, default=2, help=f"test examples for {SLOWEST}")
     parser.add_argument(
-        "--scattered", type=int, default=40, help=f"test examples with {MANY} things of evidence or more"
+        "--scattered", type=int, default=60, help=f"test examples with {MANY} things of evidence or more"
     )
-    parser.add_argument("--study-items", type=int, default=8, help="dev examples per study")
+    parser.add_argument("--study-items", type=int, default=16, help="dev examples per study")
     parser.add_argument("--studies", nargs="*", default=[*STUDIES, *PROFILES])
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")
     parser.add_argument("--work", type=Path, default=Path("build/results"), help="runs and studies")
