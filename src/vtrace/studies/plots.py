@@ -49,13 +49,8 @@ def draw_profile(name: str, profile: Profile, means: dict[tuple[str, str], list[
             size = 6 if panel.scatter else 3.5
             ax.plot(x, [s.mean for _, s in points], "-", marker="o", ms=size, color=colour, label=label)
             ax.fill_between(x, [s.low for _, s in points], [s.high for _, s in points], color=colour, alpha=0.12)
-            if panel.scatter and points:  # colour alone would not name a dot
-                ax.annotate(
-                    label, (x[0], points[0][1].mean), (2, 6), textcoords="offset points", fontsize=7, color=INK,
-                    rotation=40,  # many dots may stand at the same height
-                )  # fmt: skip
         if panel.scatter:
-            ax.margins(y=0.3)
+            _name_dots(ax, [(*means[title, label][0], label) for label in series if (title, label) in means])
         if panel.from_zero:
             ax.set_ylim(bottom=0)
         ticks = panel.ticks or {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in sorted(places)}
@@ -63,6 +58,17 @@ def draw_profile(name: str, profile: Profile, means: dict[tuple[str, str], list[
             ax.set_xticks(list(ticks), list(ticks.values()))
             ax.minorticks_off()
     return _save(name, profile.about, _with_legend(figure, axes, series), folder)
+
+
+def _name_dots(ax: Any, dots: list[tuple[float, Summary, str]]) -> None:
+    """Names beside dots, as colour alone would not tell; above and below in turn, as two may stand at one place."""
+    for number, (x, height, label) in enumerate(sorted(dots, key=lambda dot: dot[0])):
+        up = number % 2 == 0
+        ax.annotate(
+            label, (x, height.mean), (3, 5 if up else -5), textcoords="offset points", fontsize=7, color=INK,
+            rotation=40 if up else -40, rotation_mode="anchor", va="bottom" if up else "top",
+        )  # fmt: skip
+    ax.margins(x=0.15, y=0.35)
 
 
 def _save(name: str, about: str, figure: Figure, folder: Path) -> list[Path]:
