@@ -162,26 +162,26 @@ How to read it:
 def overview(runs: dict[str, Run]) -> list[str]:
     """Ours and the paper's method against every other: how often better, level and worse."""
     count = 2 * len(WHERE) * len(METRICS)  # insertion and deletion
-    text = ["## In short", ""]
-    text += [
+    columns = {
+        f"{own}, {TITLES[name]}": tabulate(run, methods=main_methods(run), against=own, evidence=False)
+        for own in ("vtrace", "vtrace-ordered")
+        for name, run in runs.items()
+    }
+    text = [
+        "## In short", "",
         f"Two methods are compared {count} times: for both targets, in both settings, by RISE and MAS, in insertion "
-        "and in deletion. A cell says how often the method of the table is better / level / worse.", ""
+        "and in deletion. A cell says how often the method of its column is better / level / worse than the one of its "
+        "row.",
+        "", f"| | {' | '.join(columns)} |", "|" + " --- |" * (len(columns) + 1),
     ]  # fmt: skip
-    for own in ("vtrace", "vtrace-ordered"):
-        found = {
-            name: tabulate(run, methods=main_methods(run), against=own, evidence=False) for name, run in runs.items()
-        }
-        rivals = [m for m in MAIN if m != own and all(m in table.methods for table in found.values())]
-        text += [f"**{own}** against each of the others:", ""]
-        text += [f"| | {' | '.join(rivals)} |", "|" + " --- |" * (len(rivals) + 1)]
-        for name, table in found.items():
-            cells = []
-            for rival in rivals:
-                verdicts = [against(line, rival) for line in table.lines]  # on the rival
-                cells.append(" / ".join(str(verdicts.count(v)) for v in ("worse", "level", "better")))
-            text.append(f"| {TITLES[name]} | {' | '.join(cells)} |")
-        text.append("")
-    return text
+    for rival in (m for m in MAIN if all(m in table.methods for table in columns.values())):
+        cells = []
+        for table in columns.values():
+            verdicts = [against(line, rival) for line in table.lines]  # on the rival
+            counts = " / ".join(str(verdicts.count(v)) for v in ("worse", "level", "better"))
+            cells.append("" if rival == table.against else counts)
+        text.append(f"| {rival} | {' | '.join(cells)} |")
+    return [*text, ""]
 
 
 def main_methods(run: Run) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,9 @@ def test_a_page_from_a_small_run(results, tmp_path):
     assert "| metric | vtrace | position |\n" in text
     assert "### All methods, 1 examples" in text
     assert "| loo | random | position | centre |\n" in text
-    assert "**vtrace** against each of the others:\n\n| | vtrace-ordered | ifr | loo | random | position |\n" in text
+    assert "| | vtrace, Pinhole (Qwen3-VL) | vtrace-ordered, Pinhole (Qwen3-VL) |\n" in text
+    assert re.search(r"\| vtrace \|  \| \d+ / \d+ / \d+ \|\n", text)
+    assert re.search(r"\| loo \| \d+ / \d+ / \d+ \| \d+ / \d+ / \d+ \|\n", text)
     assert "### By how many patches show the evidence" in text
     assert "Methods within 0.01 of the best" in text
     assert "The first 2 test examples whose evidence are 5 things or more" in text
