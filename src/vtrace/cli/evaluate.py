@@ -248,6 +248,6 @@ def _bar(quiet: bool) -> Iterator[Say]:
 
 def pace(measured: int, left: int, seconds: float) -> str:
     """Rate and time left, from what has been measured in so many seconds."""
-    if not measured or not left:
+    if not (measured and left and seconds):
         return ""
     return f"{60 * measured / seconds:.3g} a minute, {timedelta(seconds=round(left * seconds / measured))} left"
