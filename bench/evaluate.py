@@ -21,12 +21,12 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 
 import vtrace
-from vtrace.attribution import trace_inputs
-from vtrace.benchmarks import find_benchmark
-from vtrace.comparison import compare
+from vtrace.attribution.pipeline import trace_inputs
+from vtrace.benchmarks.registry import find_benchmark
 from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
-from vtrace.faithfulness.measure import MODES, Measure
-from vtrace.perturb import blurred
+from vtrace.faithfulness.likelihoods import MODES, Measure
+from vtrace.methods.comparison import compare
+from vtrace.tracing.perturbation import blurred
 
 METHODS = (
     "vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "random",

@@ -17,8 +17,8 @@ import time
 import torch
 from overhead import RESPONSE, Subject, high_water_mark
 
-from vtrace.methods import run_method
-from vtrace.methods.work import Work
+from vtrace.methods.registry import run_method
+from vtrace.methods.session import TraceSession
 from vtrace.types import Target, Trace
 
 ANSWER = 5  # tokens
@@ -47,7 +47,7 @@ def frozen(subject: Subject) -> Trace:
 def run(name: str, subject: Subject, trace: Trace) -> None:
     size = ANSWER if name in ON_ANSWER else RESPONSE
     target = Target("target", tuple(range(len(trace) - size, len(trace))))
-    run_method(name, Work(subject.seam, trace, subject.arguments), target)
+    run_method(name, TraceSession(subject.seam, trace, subject.arguments), target)
 
 
 def measure(tokens: int, repeats: int) -> list[dict]:

@@ -24,10 +24,10 @@ import torch
 from transformers import Qwen3VLTextConfig
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
-from vtrace.lvlm.qwen_vl import QWEN3_VL
+from vtrace.attribution.multihop import log_scores
+from vtrace.attribution.pairwise import PairwiseMatrix
+from vtrace.lvlm.families.qwen_vl import QWEN3_VL
 from vtrace.lvlm.seam import Seam
-from vtrace.multihop import log_scores
-from vtrace.pairwise import PairwiseMatrix
 
 RESPONSE = 256  # generated tokens
 IMAGE, QUESTION = slice(32, -RESPONSE - 64), slice(-RESPONSE - 60, -RESPONSE - 4)

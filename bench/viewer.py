@@ -21,10 +21,11 @@ import numpy as np
 import torch
 from PIL import Image, ImageFilter
 
-from vtrace.attribution import score
-from vtrace.targets import find_target
-from vtrace.types import Options, Patch, Trace, Word
-from vtrace.viewer import concatenate, page
+from vtrace.attribution.options import Options
+from vtrace.attribution.pipeline import score
+from vtrace.tracing.targets import find_target
+from vtrace.types import Patch, Trace, Word
+from vtrace.viewer.page import concatenate, page
 
 LIMITS = {"megabytes": 3.0, "retarget_ms": 100.0}  # what we hold ourselves to
 GRID = (28, 32)  # rows and columns of patches: 896 of the 1,000 prompt tokens

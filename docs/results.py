@@ -23,17 +23,18 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 from verdicts import METRICS, TARGETS, WHERE, against, discrimination, in_short, judgements, told_apart
 
-from vtrace.benchmarks import SHAPES_SIZE, find_benchmark
-from vtrace.benchmarks.shapes import sample
-from vtrace.faithfulness.formats import markdown
+from vtrace.benchmarks.registry import SHAPES_SIZE, find_benchmark
+from vtrace.benchmarks.shapes.sample import sample
+from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.store import Run, read_run
 from vtrace.faithfulness.tables import Table, tabulate
-from vtrace.files import write_atomically
-from vtrace.lvlm import EMBEDDED, load
-from vtrace.methods import METHODS
-from vtrace.studies import PROFILES, STUDIES
+from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.lvlm.load import load
+from vtrace.methods.registry import METHODS
 from vtrace.studies.run import run_study
+from vtrace.studies.study import PROFILES, STUDIES
+from vtrace.system.files import write_atomically
 
 HERE = Path(__file__).parent
 # On every example: all methods that are not slow, and two that are. The other slow ones run on a subset, and the

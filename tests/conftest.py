@@ -15,14 +15,14 @@ import pytest
 import torch
 
 import vtrace
-from evaluating import PLAN
-from opened import Opened
-from vtrace import cli
-from vtrace.benchmarks import find_benchmark
+from support.evaluating import PLAN
+from support.opened import Opened
+from vtrace.benchmarks.registry import find_benchmark
+from vtrace.cli import main as cli
 from vtrace.faithfulness.run import evaluate
-from vtrace.lvlm import Lvlm
-from vtrace.methods.work import Work
-from vtrace.viewer import page
+from vtrace.lvlm.model import Lvlm
+from vtrace.methods.session import TraceSession
+from vtrace.viewer.page import page
 
 
 @pytest.fixture(scope="session")
@@ -92,16 +92,16 @@ def run(capsys, monkeypatch):
 
 
 @pytest.fixture(scope="module", params=["pinhole", "random_lvlm"])
-def work(request) -> Work:
+def session(request) -> TraceSession:
     """A trace in front of the trained model, and one in front of the awkward random one."""
     lvlm = request.getfixturevalue(request.param)
     trace = request.getfixturevalue("trace" if request.param == "pinhole" else "random_trace")
-    return Work.of(lvlm, trace)
+    return TraceSession.open(lvlm, trace)
 
 
 @pytest.fixture(scope="module")
-def pinhole_work(pinhole, trace) -> Work:
-    return Work.of(pinhole, trace)
+def pinhole_session(pinhole, trace) -> TraceSession:
+    return TraceSession.open(pinhole, trace)
 
 
 @pytest.fixture(scope="session")

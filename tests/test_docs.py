@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vtrace.methods import METHODS
+from vtrace.methods.registry import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

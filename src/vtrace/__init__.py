@@ -7,32 +7,55 @@
 Names are imported when they are first used, so that `import vtrace` is instant.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .system.presentation import present_with
+
+if TYPE_CHECKING:
+    from .attribution.options import Options as Options
+    from .attribution.result import Attribution as Attribution
+    from .benchmarks.embedded import example as example
+    from .errors import VTraceError as VTraceError
+    from .lvlm.load import load as load
+    from .lvlm.model import Lvlm as Lvlm
+    from .methods.comparison import Comparison as Comparison
+    from .methods.comparison import compare as compare
+    from .methods.vtrace import attribute as attribute
+    from .report.documents import read as read
+    from .report.save import save as save
+    from .tracing.generate import trace as trace
+    from .types import Calibration as Calibration
+    from .types import Example as Example
+    from .types import Target as Target
+    from .types import Trace as Trace
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "load": "lvlm",
-    "Lvlm": "lvlm",
-    "trace": "generate",
-    "attribute": "attribution",
-    "Attribution": "attribution",
-    "compare": "comparison",
-    "Comparison": "comparison",
-    "read": "documents",
-    "save": "report",
-    "example": "examples",
+    "load": "lvlm.load",
+    "Lvlm": "lvlm.model",
+    "trace": "tracing.generate",
+    "attribute": "methods.vtrace",
+    "Attribution": "attribution.result",
+    "compare": "methods.comparison",
+    "Comparison": "methods.comparison",
+    "read": "report.documents",
+    "save": "report.save",
+    "example": "benchmarks.embedded",
     "Example": "types",
     "Trace": "types",
     "Target": "types",
-    "Options": "types",
+    "Options": "attribution.options",
     "Calibration": "types",
     "VTraceError": "errors",
 }
 __all__ = [*_HOME, "__version__"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'vtrace' has no attribute {name!r}")
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)
@@ -42,3 +65,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+present_with(lambda: import_module(".report.save", __name__))

@@ -1,20 +1,58 @@
-"""The nouns of the package: frozen dataclasses, and nothing else."""
+"""The nouns of the package: frozen dataclasses, named tuples, and the closed sets they draw from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
 
 from PIL import Image
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom in pixels of the original picture
-Span = tuple[int, int]  # start, stop
+Kind = Literal["image", "question", "template", "response"]  # what a position of the sequence holds
+Role = Literal["user", "assistant"]
+Finish = Literal["stop", "length", "supplied"]  # ended by the model, cut off at the token budget, given by the user
+ReadAt = Literal["predictor", "token"]  # where a target is read: one position before its tokens, or at them
+AnswerKind = Literal["words", "phrase", "choice", "maths", "yesno"]  # how an answer is graded
+
+
+class Box(NamedTuple):
+    """A rectangle, in pixels of the original picture."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+class Span(NamedTuple):
+    """Characters from `start` up to, but not including, `stop`."""
+
+    start: int
+    stop: int
+
+
+class Panel(NamedTuple):
+    """One view of one picture, as the model was shown it."""
+
+    image: int
+    view: int  # 0 for the picture in full detail, 1 for the thumbnail some models see beside it
+
+
+class Progress(Protocol):
+    """What long work reports to. An exception raised by it stops the work and leaves the model as it was."""
+
+    def __call__(self, done: int, total: int, label: str = "") -> None: ...
+
+
+def silent(done: int, total: int, label: str = "") -> None:
+    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True)
 class Gold:
     """What counts as a right answer, and how an answer is read."""
 
-    kind: str  # words, phrase, choice, maths or yesno: see benchmarks/grade.py
+    kind: AnswerKind
     answers: tuple[str, ...]  # any of them is right; letters where there are options
     options: tuple[str, ...] = ()  # the texts behind A, B, C, …; empty texts where they are drawn in the picture
     decimals: int | None = None  # so many count; None for all
@@ -24,7 +62,7 @@ class Gold:
 class Turn:
     """One message of a conversation: its texts, and None where its next picture stands."""
 
-    role: str  # user or assistant
+    role: Role
     parts: tuple[str | None, ...]
 
 
@@ -56,7 +94,7 @@ class Patch:
     row: int
     column: int
     box: Box
-    view: int = 0  # 0 for the picture in full detail, 1 for the thumbnail that some models see beside it
+    view: int = 0  # see `Panel`
 
 
 @dataclass(frozen=True)
@@ -66,7 +104,21 @@ class Word:
     text: str
     start: int  # first position
     stop: int  # one past the last
-    kind: str  # question, response or template
+    kind: Kind  # never "image": image positions are patches
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessedPrompt:
+    """What the chat template and the processor made of a prompt. It is kept so that both run once per trace."""
+
+    processor: Any  # the one that made it
+    images: tuple[Image.Image, ...]
+    text: str  # rendered by the chat template, with placeholders for pictures
+    inputs: dict[str, Any]  # processor output
+
+    @cached_property
+    def ids(self) -> list[int]:
+        return self.inputs["input_ids"][0].tolist()
 
 
 @dataclass(frozen=True)
@@ -86,34 +138,40 @@ class Trace:
     prompt_length: int
     text: str
     offsets: tuple[Span, ...]
-    kinds: tuple[str, ...]
+    kinds: tuple[Kind, ...]
     patches: tuple[Patch, ...]
     words: tuple[Word, ...]
     response_span: Span  # characters of `text`, without the end token
     sentences: tuple[Span, ...]  # characters of `text`, inside the response
     reasoning: Span  # characters of `text`
     answer: Span | None  # characters of `text`; None without a "Final answer:" line
-    finish: str  # "stop", "length" (cut off at the token budget) or "supplied"
+    finish: Finish
     evidence_boxes: tuple[Box, ...] = ()
     evidence_words: tuple[Span, ...] = ()  # characters of the question
     turns: tuple[Turn, ...] = ()  # the whole conversation, where it is more than pictures and then the question
+    processed: ProcessedPrompt | None = field(default=None, compare=False, repr=False)  # never saved
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def positions(self, *kinds: str) -> list[int]:
+    def positions(self, *kinds: Kind) -> list[int]:
         """Positions of the given kinds, in order."""
         return [position for position, kind in enumerate(self.kinds) if kind in kinds]
 
     @property
-    def panels(self) -> list[tuple[int, int]]:
-        """What the model was shown and we still have, in order: picture and view."""
-        return sorted({(patch.image, patch.view) for patch in self.patches if patch.image < len(self.images)})
+    def inputs(self) -> list[int]:
+        """The positions that are ranked: image, then question."""
+        return self.positions("image") + self.positions("question")
 
-    def panel_name(self, image: int, view: int) -> str:
+    @property
+    def panels(self) -> list[Panel]:
+        """The panels whose pictures the trace still has, in order."""
+        return sorted({Panel(patch.image, patch.view) for patch in self.patches if patch.image < len(self.images)})
+
+    def panel_name(self, panel: Panel) -> str:
         """Empty for the only picture."""
-        names = [f"picture {image + 1}"] if len(self.images) > 1 else []
-        return " ".join([*names, *(["thumbnail"] if view else [])])
+        names = [f"picture {panel.image + 1}"] if len(self.images) > 1 else []
+        return " ".join([*names, *(["thumbnail"] if panel.view else [])])
 
     @property
     def response(self) -> str:
@@ -124,6 +182,11 @@ class Trace:
         return None if self.answer is None else self.text[slice(*self.answer)]
 
 
+def predictor(position: int) -> int:
+    """The position whose hidden state predicts the token at `position`. The one place that knows the offset."""
+    return position - 1
+
+
 @dataclass(frozen=True)
 class Target:
     """What is explained: response positions, under a name."""
@@ -131,18 +194,9 @@ class Target:
     name: str
     positions: tuple[int, ...]
 
-
-@dataclass(frozen=True)
-class Options:
-    """Everything that changes a VTrace score; the defaults are the paper's."""
-
-    gamma: float = 1.0
-    centring: bool = True
-    multihop: bool = True
-    hops: int = 0  # longest path that counts; 0 for all
-    calibrate: bool = True
-    calibrate_on: str = "response"  # or "target": whose likelihood the calibration measures
-    receivers: str = "predictor"  # or "token"
+    def receivers(self, read_at: ReadAt = "predictor") -> list[int]:
+        """Where the target is read."""
+        return [predictor(p) if read_at == "predictor" else p for p in self.positions]
 
 
 @dataclass(frozen=True)

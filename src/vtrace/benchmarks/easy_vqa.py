@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import InputError, first_line
-from ..types import Example, Gold
+from ..types import AnswerKind, Example, Gold
 from .benchmark import Benchmark
-from .pictures import picture
+from .readers.pictures import picture
 
 NAME, SIZE, BLUR = "easy-vqa", 9673, 1 / 4
 
@@ -24,7 +24,7 @@ def open_easy_vqa(data: Path | None = None) -> Benchmark:
 
     def example(number: int) -> Example:
         question, answer, image = items[number]
-        kind = "yesno" if answer in ("yes", "no") else "words"
+        kind: AnswerKind = "yesno" if answer in ("yes", "no") else "words"
         shown = picture(f"{image}.png", folder / "images")
         return Example((shown,), question, str(number), answer, gold=Gold(kind, (answer,)))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..types import Example, Gold
-from .options import YES_OR_NO, yes_or_no
-from .pictures import picture
-from .rows import Row
-from .source import Source
+from .choices import YES_OR_NO, yes_or_no
+from .published import Source
+from .readers.pictures import picture
+from .readers.rows import Row
 
 
 def _example(row: Row) -> Example:

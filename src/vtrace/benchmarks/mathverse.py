@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..types import Example, Gold
-from .options import choice, inline_options
-from .pictures import picture
-from .rows import Row
-from .source import Source
+from .choices import choice, inline_options
+from .published import Source
+from .readers.pictures import picture
+from .readers.rows import Row
 
 _IN_PICTURE = "Answer the question in the picture."  # the version "Vision Only" has no text of its own
 

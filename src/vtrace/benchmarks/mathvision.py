@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..types import Example, Gold
-from .options import choice, drawn, with_options
-from .pictures import picture
-from .rows import Row
-from .source import Source
+from .choices import choice, drawn, with_options
+from .published import Source
+from .readers.pictures import picture
+from .readers.rows import Row
 
 
 def _example(row: Row) -> Example:

@@ -6,10 +6,10 @@ import re
 
 from ..errors import InputError
 from ..types import Example, Gold
-from .options import choice, literal_list, with_options
-from .pictures import picture
-from .rows import Row
-from .source import Source
+from .choices import choice, literal_list, with_options
+from .published import Source
+from .readers.pictures import picture
+from .readers.rows import Row
 
 _MARK = re.compile(r"<image (\d)>")
 _IN_PICTURE = "Answer the multiple-choice question in the picture."

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..types import Example, Gold
-from .options import choice, inline_options, without_request
-from .pictures import picture
+from .choices import choice, inline_options, without_request
+from .published import Source
 from .quantity import read_quantity
-from .rows import Row
-from .source import Source
+from .readers.pictures import picture
+from .readers.rows import Row
 
 
 def _example(row: Row) -> Example:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..types import Example
-from .options import choice, with_options
-from .pictures import picture
-from .rows import Row
-from .source import Source
+from .choices import choice, with_options
+from .published import Source
+from .readers.pictures import picture
+from .readers.rows import Row
 
 
 def _example(row: Row) -> Example:

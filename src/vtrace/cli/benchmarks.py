@@ -10,7 +10,7 @@ import typer
 
 def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The benchmarks: how large they are, under which licence, and where they come from."""
-    from ..benchmarks import describe
+    from ..benchmarks.registry import describe
 
     if json:
         print(jsonlib.dumps(describe(), indent=1))

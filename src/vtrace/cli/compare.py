@@ -26,7 +26,7 @@ from .options import (
     freeze,
     parse_settings,
     progress,
-)  # fmt: skip
+)
 
 EXAMPLES = """
 Examples:\n
@@ -71,10 +71,10 @@ def compare(
         check_writable(place)
     with progress(quiet) as say:
         say("Loading PyTorch and transformers")
-        from ..comparison import compare as run
-        from ..files import write_atomically
-        from ..methods import parse_names
+        from ..methods.comparison import compare as run
+        from ..methods.registry import parse_names
         from ..report.comparison import comparison_document, save, show
+        from ..system.files import write_atomically
 
         names = parse_names(methods)
         options = parse_settings(set_ or [])
@@ -83,7 +83,7 @@ def compare(
         )
         comparison = run(
             lvlm, frozen, names, target, calibrated=calibrated, options=options,
-            say=lambda name, done, total: say(f"{name} {done}/{total}" if total else name),
+            progress=lambda done, total, label="": say(f"{label} {done}/{total}" if total else label),
         )  # fmt: skip
         document = jsonlib.dumps(comparison_document(comparison), ensure_ascii=False)
         written = [save(comparison, place) for place in (html, png) if place]
@@ -103,7 +103,7 @@ def compare(
 
 def methods(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The attribution methods: what they measure, what they need, what they cost."""
-    from ..methods import METHODS
+    from ..methods.registry import METHODS
 
     if json:
         facts = {

@@ -18,7 +18,7 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Versions, device, the model's family and support, and what a run will need. Loads no weights."""
-    from ..doctor import examine
+    from ..attribution.requirements import examine
 
     facts = examine(model, tokens, dtype)
     if json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from ..files import write_atomically
-from ..prompt import SYSTEM_PROMPT
+from ..system.files import write_atomically
+from ..types import Progress, silent
 from .options import DeviceOption, DtypeOption, Model, QuietOption, check_writable, parse_settings, progress
 
 EXAMPLES = """
@@ -42,7 +42,6 @@ Examples:\n
   vtrace study gamma --out studies\n
   vtrace study list
 """
-Say = Callable[[int, int, str], None]
 BenchmarkOption = Annotated[
     str, typer.Option("--benchmark", "-b", help="Which examples: a name (see: vtrace benchmarks), or your own file.")
 ]
@@ -73,7 +72,9 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of methods that draw at random.")] = 0,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Token budget of a response.")] = 2048,
-    system: Annotated[str, typer.Option(help="The system prompt; '' for none.", show_default=False)] = SYSTEM_PROMPT,
+    system: Annotated[
+        str | None, typer.Option(help="System prompt; '' for none. Default: the paper's.", show_default=False)
+    ] = None,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     quiet: QuietOption = False,
@@ -81,18 +82,19 @@ def evaluate(
     """Measure faithfulness on a benchmark. A run that was interrupted goes on where it stopped."""
     with progress(quiet) as say:
         say("Loading PyTorch and transformers")
-        from ..benchmarks import find_benchmark
-        from ..benchmarks.lmms_eval import with_samples
+        from ..benchmarks.readers.lmms_eval import with_samples
+        from ..benchmarks.registry import find_benchmark
         from ..faithfulness.run import Plan
         from ..faithfulness.run import evaluate as run
         from ..faithfulness.store import read_reasons
-        from ..lvlm import load
-        from ..methods import parse_names
+        from ..lvlm.load import load
+        from ..methods.registry import parse_names
+        from ..tracing.prompt import SYSTEM_PROMPT
 
         plan = Plan(
             methods=tuple(parse_names(methods)), targets=tuple(dict.fromkeys(_names(target))), seed=seed, blur=blur,
             steps=steps, calibrated=calibrated, options=parse_settings(set_ or []), max_new_tokens=max_new_tokens,
-            system=system,
+            system=SYSTEM_PROMPT if system is None else system,
         )  # fmt: skip
         plan.check()
         part = _shard(shard)
@@ -106,7 +108,7 @@ def evaluate(
         say(f"Loading {model}")
         lvlm = load(model, dtype=dtype or None, device=device or None)
     with _bar(quiet) as report:
-        path = run(lvlm, chosen, plan, place, limit=limit, shard=part, report=report)
+        path = run(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
     for table, words in (("left_out", "left out {}"), ("failure", "failed {} times")):
         for reason, count in read_reasons(path, table).items():
             print(f"vtrace: {words.format(count)}: {reason}", file=sys.stderr)
@@ -134,7 +136,7 @@ def table(
     evidence_rows = parquet and parquet.with_stem(f"{parquet.stem}-evidence")
     for place in (out, parquet, evidence_rows):
         check_writable(place)
-    from ..faithfulness.formats import FORMATS, RAW, export_parquet, latex, markdown
+    from ..faithfulness.render import FORMATS, RAW, export_parquet, latex, markdown
     from ..faithfulness.store import read_run
     from ..faithfulness.tables import common_methods, run_name, tabulate, together
 
@@ -185,7 +187,7 @@ def study(
     quiet: QuietOption = False,
 ) -> None:
     """An ablation or figure of the paper, or one of our own: a table and a plot. Resumable."""
-    from ..studies import PROFILES, STUDIES, find_study
+    from ..studies.study import PROFILES, STUDIES, find_study
 
     if name == "list":
         for known in (*STUDIES, *PROFILES):
@@ -194,15 +196,15 @@ def study(
     find_study(name)
     with progress(quiet) as say:
         say("Loading PyTorch and transformers")
-        from ..benchmarks import find_benchmark
-        from ..lvlm import load
+        from ..benchmarks.registry import find_benchmark
+        from ..lvlm.load import load
         from ..studies.run import run_study
 
         chosen = find_benchmark(benchmark, data)
         say(f"Loading {model}")
         lvlm = load(model, dtype=dtype or None, device=device or None)
     with _bar(quiet) as report:
-        written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, report=report)
+        written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, progress=report)
     print(written[0].read_text("utf-8"), end="")
     for place in written:
         print(f"wrote {place}", file=sys.stderr)
@@ -220,28 +222,29 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _bar(quiet: bool) -> Iterator[Say]:
+def _bar(quiet: bool) -> Iterator[Progress]:
     """A bar on stderr with rate and time left, when someone is watching."""
     if quiet or not sys.stderr.isatty():
-        yield lambda done, total, key: None
+        yield silent
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("{task.fields[pace]}"),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("starting", total=None, pace="")
         began: list[tuple[int, float]] = []  # how many were there before this session, and when it began
 
-        def report(done: int, total: int, key: str) -> None:
+        def report(done: int, total: int, label: str = "") -> None:
             if not began:
                 began.append((done, time.monotonic()))
             ((before, then),) = began
             speed = pace(done - before, total - done, time.monotonic() - then)
-            bar.update(task, completed=done, total=total, description=key or "done", pace=speed)
+            bar.update(task, completed=done, total=total, description=label or "done", pace=speed)
 
         yield report
 

@@ -25,7 +25,7 @@ from .options import (
     check_writable,
     freeze,
     progress,
-)  # fmt: skip
+)
 
 EXAMPLES = """
 Examples:\n
@@ -72,14 +72,16 @@ def explain(
         check_writable(place)
     with progress(quiet) as say:
         say("Loading PyTorch and transformers")
-        from ..attribution import attribute, make_options
-        from ..documents import attribution_document
-        from ..report import save_html, save_json, save_png
+        from ..attribution.options import Options
+        from ..methods.vtrace import attribute
+        from ..report.documents import attribution_document
+        from ..report.save import save_html, save_json, save_png
 
-        options = make_options(
-            gamma=gamma, centring=centring, multihop=multihop, hops=hops, calibrate=calibrate, 
-            calibrate_on=calibrate_on,
-            receivers=receivers,
+        options = Options.of(
+            {
+                "gamma": gamma, "centring": centring, "multihop": multihop, "hops": hops, "calibrate": calibrate,
+                "calibrate_on": calibrate_on, "receivers": receivers,
+            }
         )  # fmt: skip
         lvlm, frozen = freeze(
             say, images_and_question, example, trace, chat, response, model, max_new_tokens, dtype, device

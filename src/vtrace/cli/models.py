@@ -10,7 +10,8 @@ import typer
 
 def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The model families: what is supported, how that was seen, and what is refused for which reason."""
-    from ..lvlm import EMBEDDED, FAMILIES, REFUSED
+    from ..lvlm.checkpoint import EMBEDDED
+    from ..lvlm.families.supported import FAMILIES, REFUSED
 
     if json:
         facts = {

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError
-from ..files import read_json
+from ..system.files import read_json
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Hub id (also id@revision), folder, or embedded 'pinhole'.")]
 AnyModel = Annotated[
@@ -64,12 +64,12 @@ def freeze(
     response: str, model: str, max_new_tokens: int, dtype: str, device: str,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The model, and the frozen trace: read from a file, or asked for now."""
-    from ..documents import read
-    from ..examples import SHOWN
-    from ..examples import example as embedded
-    from ..generate import as_example, from_chat
-    from ..generate import trace as ask
-    from ..lvlm import load
+    from ..benchmarks.embedded import SHOWN
+    from ..benchmarks.embedded import example as embedded
+    from ..lvlm.load import load
+    from ..report.documents import read
+    from ..tracing.example import as_example, from_chat
+    from ..tracing.generate import trace as ask
     from ..types import Trace
 
     frozen = None
@@ -79,8 +79,10 @@ def freeze(
         frozen = loaded if isinstance(loaded, Trace) else loaded.trace
         model = model or frozen.model
     elif chat is not None:
-        asked, system, said = from_chat(read_chat(chat), chat.parent)
-        more = {"response": response or said} | ({} if system is None else {"system": system})
+        read_in = from_chat(read_chat(chat), chat.parent)
+        asked = read_in.example
+        more = {"response": response or read_in.response}
+        more |= {} if read_in.system is None else {"system": read_in.system}
     elif images_and_question:
         asked = as_example(images_and_question[:-1], images_and_question[-1])
     else:

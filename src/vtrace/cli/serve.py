@@ -62,8 +62,10 @@ def serve(
     with ExitStack() as opened:
         with progress(quiet) as say:
             say("Loading PyTorch and transformers")
-            from ..lvlm import EMBEDDED, family_of, load, read_config
-            from ..methods import parse_names
+            from ..lvlm.checkpoint import find_checkpoint, read_config
+            from ..lvlm.families.supported import family_of
+            from ..lvlm.load import load
+            from ..methods.registry import parse_names
             from ..serve.desk import Desk, Models
             from ..serve.guard import is_loopback
             from ..serve.limits import Limits
@@ -78,7 +80,7 @@ def serve(
             )  # fmt: skip
             names = model or ["pinhole"]
             for name in names[1:]:  # the first one is loaded at once
-                family_of(read_config(str(EMBEDDED.get(name, name)), name), name)
+                family_of(read_config(find_checkpoint(name), name), name)
             chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
             history = opened.enter_context(closing(Store(store or _default_store())))

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..attribution import Attribution
-from ..benchmarks import Benchmark
-from ..benchmarks.grade import CORRECT, grade
+from ..attribution.result import Attribution
+from ..benchmarks.benchmark import Benchmark
+from ..benchmarks.grading import CORRECT, grade
 from ..errors import InputError, VTraceError, running
-from ..generate import MAX_NEW_TOKENS, retrace, trace
-from ..lvlm import Lvlm
-from ..meter import Meter
-from ..methods import find_method, run_method
+from ..lvlm.model import Lvlm
 from ..methods.loo import measured_dependence
-from ..methods.work import Work
-from ..prompt import SYSTEM_PROMPT
-from ..targets import find_target
-from ..types import Example, Trace
+from ..methods.registry import find_method, run_method
+from ..methods.session import TraceSession
+from ..system.peak_memory import PeakMemory
+from ..tracing.generate import MAX_NEW_TOKENS, Reply, retrace, trace
+from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.targets import find_target
+from ..types import Example, Kind, Progress, Trace, silent
 from .curves import STEPS, Curve, Mode
 from .evidence import captured_dependence, evidence_positions, localisation
-from .measure import Measure, Setting
+from .likelihoods import Measure, Setting
 from .store import Frozen, Rows, Store, run_file
 
 
@@ -80,13 +81,10 @@ def check_blur(radius: float) -> float:
     return radius
 
 
-Report = Callable[[int, int, str], None]
-
-
 def evaluate(
     lvlm: Lvlm, benchmark: Benchmark, plan: Plan, out: Path, *, limit: int | None = None,
     shard: tuple[int, int] = (1, 1), only: Sequence[int] | None = None,
-    report: Report = lambda done, total, key: None,
+    progress: Progress = silent,
 ) -> Path:  # fmt: skip
     """Measure what is missing in the run at `out`, in the order of the benchmark, and return its file.
 
@@ -103,9 +101,9 @@ def evaluate(
         missing = {index: wanted for index in mine if (wanted := _missing(store, benchmark.key(index), plan))}
         for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
             key = benchmark.key(index)
-            report(done, len(mine), key)
+            progress(done, len(mine), key)
             store.save(_item(lvlm, benchmark, plan, index, store.frozen(key), wanted))
-        report(len(mine), len(mine), "")
+        progress(len(mine), len(mine))
         return store.path
 
 
@@ -125,11 +123,11 @@ def _item(
         with running("the response"):
             frozen = _freeze(lvlm, plan, example, before)
         with running("the perturbation"):
-            measure = Measure(lvlm, frozen, radius)
+            session = TraceSession.open(lvlm, frozen)
+            measure = Measure(session, radius)
             clean, image, joint = measure.likelihoods(
                 [frozenset(), frozenset(measure.deletable("image")), frozenset(measure.deletable("joint"))]
             )
-            work = Work.of(lvlm, frozen)
     except VTraceError as error:
         return _lost(key, wanted, before, error)
     if before and before.asked != fingerprint(example, frozen):
@@ -140,23 +138,21 @@ def _item(
     rows = Rows(facts)
     # Other noise for every item; and what hides pictures from a method is what hides them from the model afterwards.
     defaults = {"seed": noise(plan.seed, index), "radius": radius}
-    meter = Meter(lvlm.device)
+    meter = PeakMemory(lvlm.device)
     found: list[tuple[str, str, Attribution]] = []
     for target, method in wanted:
         try:
             with meter.measure():
-                attribution, own, shared = work.share_of(
-                    lambda t=target, m=method: _attribute(plan, work, t, m, defaults)  # type: ignore[misc]
-                )
+                timed = session.timed(partial(_attribute, plan, session, target, method, defaults))
         except VTraceError as error:
             rows.failure.append(_failure(key, target, method, str(error)))
             continue
+        attribution = timed.result
         found.append((target, method, attribution))
-        variant = attribution.variant if attribution.variant is not None else vars(attribution.options)
         rows.result.append(
             {
-                "item": key, "target": target, "method": method, "options": json.dumps(variant),
-                "image_share": attribution.image_share, "seconds": own + sum(shared.values()), "own_seconds": own,
+                "item": key, "target": target, "method": method, "options": json.dumps(dict(attribution.options)),
+                "image_share": attribution.image_share, "seconds": timed.seconds, "own_seconds": timed.own_seconds,
                 "memory": meter.peak,
             }
         )  # fmt: skip
@@ -165,7 +161,7 @@ def _item(
             curves = measure.curves([attribution.scores for *_, attribution in found], steps=plan.steps)
     except VTraceError as error:
         return _lost(key, wanted, before, error)
-    reference = _reference(plan, work, radius)
+    reference = _reference(plan, session, radius)
     for (target, method, attribution), own_curves in zip(found, curves, strict=True):
         head = {"item": key, "target": target, "method": method}
         rows.curve += [head | _curve(setting, mode, curve) for (setting, mode), curve in own_curves.items()]
@@ -177,7 +173,7 @@ def _freeze(lvlm: Lvlm, plan: Plan, example: Example, before: Frozen | None) -> 
     """Ask, or take up the response of an earlier session."""
     if before is None:
         return trace(lvlm, example, system=plan.system, max_new_tokens=plan.max_new_tokens)
-    return retrace(lvlm, example, before.reply, before.finish, plan.system)
+    return retrace(lvlm, example, Reply(before.reply, before.finish), plan.system)
 
 
 def _lost(key: str, wanted: list[tuple[str, str]], before: Frozen | None, error: VTraceError) -> Rows:
@@ -200,12 +196,12 @@ def noise(seed: int, index: int) -> int:
     return seed * 1_000_003 + index
 
 
-def _attribute(plan: Plan, work: Work, target: str, name: str, defaults: dict[str, Any]) -> Attribution:
+def _attribute(plan: Plan, session: TraceSession, target: str, name: str, defaults: dict[str, Any]) -> Attribution:
     method = plan.method(name)
     known = find_method(method).options
     options = {key: value for key, value in defaults.items() if key in known} | plan.options.get(name, {})
     calibrated = plan.calibrated if isinstance(plan.calibrated, bool) else name in plan.calibrated
-    return run_method(method, work, find_target(work.trace, target), calibrated, **options)
+    return run_method(method, session, find_target(session.trace, target), calibrated, **options)
 
 
 def _facts(index: int, key: str, example: Example, frozen: Trace) -> dict[str, Any]:
@@ -227,13 +223,13 @@ def _curve(setting: Setting, mode: Mode, curve: Curve) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _reference(plan: Plan, work: Work, radius: float) -> np.ndarray | None:
+def _reference(plan: Plan, session: TraceSession, radius: float) -> np.ndarray | None:
     """The measured dependence on every input, if leave-one-out, whose passes it shares, is among the methods."""
     if "loo" not in map(plan.method, plan.methods):
         return None
     try:
         with running("leave-one-out"):
-            return measured_dependence(work, radius)
+            return measured_dependence(session, radius)
     except VTraceError:  # the method has failed for the same reason, which is kept
         return None
 
@@ -242,7 +238,8 @@ def _evidence(attribution: Attribution, reference: np.ndarray | None) -> list[di
     """Where the truth is known: localisation; where dependence was measured: the share of it that is captured."""
     frozen = attribution.trace
     rows = []
-    for kind, truth in zip(("image", "question"), evidence_positions(frozen), strict=True):
+    kinds: tuple[Kind, ...] = ("image", "question")
+    for kind, truth in zip(kinds, evidence_positions(frozen), strict=True):
         values = localisation(attribution.scores, frozen.positions(kind), truth) if truth else {}
         rows += [{"kind": kind, "metric": metric, "value": value} for metric, value in values.items()]
     if reference is not None and frozen.positions("image"):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..files import locked
+from ..system.files import locked
+from ..types import Finish
 
 VERSION = 3
 _TABLES = """
@@ -62,7 +63,7 @@ class Frozen:
 
     asked: str  # fingerprint of what it was given to
     reply: list[int]  # tokens
-    finish: str
+    finish: Finish
 
 
 def run_file(folder: Path, number: int = 1, count: int = 1) -> Path:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import ModelError
-from .family import Arguments
+from .families.family import Arguments
 from .seam import Seam
 
 
@@ -46,9 +46,9 @@ class Graph:
                 for layer in seam.decoder.layers:
                     hook = layer.self_attn.o_proj.register_forward_pre_hook(lambda m, args: self._heads.append(args[0]))
                     stack.callback(hook.remove)
-            where = torch.tensor(positions, device=arguments["inputs_embeds"].device)
-            logits = seam.predict(arguments, where - 1)[0]
-            self.logits = logits.gather(1, ids.to(where.device)[where][:, None])[:, 0]  # n: of the target tokens
+            logits = seam.predict(arguments, positions)[0]
+            chosen = ids.to(logits.device)[list(positions)]
+            self.logits = logits.gather(1, chosen[:, None])[:, 0]  # n: of the target tokens
             self.log_probabilities = self.logits - logits.logsumexp(-1)
 
     def gradient(self, output: Tensor, keep: bool = False) -> Gradient:

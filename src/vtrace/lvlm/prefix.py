@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from .family import Arguments, Family
+from .families.family import Arguments, Family
 
 
 @dataclass(frozen=True)

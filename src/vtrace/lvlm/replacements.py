@@ -11,15 +11,14 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from ..errors import ModelError
 from ..types import Word
-from .family import Arguments
+from .families.family import Arguments
 from .seam import Seam
 
 
 @torch.no_grad()
 def by_model(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:
     """The model's own expectation at each position, without the token that stands there: n,vocabulary."""
-    where = torch.tensor(positions, device=arguments["inputs_embeds"].device)
-    return _without(seam.predict(arguments, (where - 1).clamp_min(0))[0].softmax(-1), ids[positions])
+    return _without(seam.predict(arguments, positions)[0].softmax(-1), ids[positions])
 
 
 def by_unigram(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:

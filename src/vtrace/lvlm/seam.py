@@ -7,7 +7,7 @@ forward up to it and keeps the arguments; everything else is an edit of those ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,28 +20,11 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ..errors import ModelError
-from .family import Arguments, Family, repeat_rows
+from ..types import predictor
+from .families.family import Arguments, Family, repeat_rows
+from .layer import Consumer, Layer
 
 BATCH_TOKENS = 1024  # decode together as many sequences as fit; beyond that one at a time
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One attention layer of one sequence, as the model computed it (after q/k-norm and RoPE)."""
-
-    index: int
-    query: Tensor  # H,T,d_h
-    key: Tensor  # G,T,d_h
-    value: Tensor  # G,T,d_h
-    update: Tensor  # T,d: what the attention block adds to the residual stream
-    projection: Tensor  # d,H·d_h: weight of the output projection, and of a norm behind it
-    scaling: float
-    mask: Tensor | None  # T,T; None for causal
-    residual: Tensor  # T,d: the residual stream before the update was added
-    gain: Tensor | None = None  # T: what a norm behind the projection multiplies each receiver with
-
-
-Consumer = Callable[[Layer], None]
 
 
 class _Stop(Exception):
@@ -143,9 +126,9 @@ class Seam:
         """Embeddings B,T,d, and extras."""
         return [arguments["inputs_embeds"], *self.family.extras(arguments)]
 
-    def predict(self, arguments: Arguments, predictors: Tensor) -> Tensor:
-        """Logits of the chosen predictor positions: B,n,vocabulary; float32; differentiable."""
-        hidden = self.decoder(**arguments).last_hidden_state[:, predictors]
+    def predict(self, arguments: Arguments, positions: Sequence[int]) -> Tensor:
+        """Logits that predict the tokens at these positions: B,n,vocabulary; float32; differentiable."""
+        hidden = self.decoder(**arguments).last_hidden_state[:, _predictors(positions)]
         return self.model.get_output_embeddings()(hidden).float()
 
     @torch.no_grad()
@@ -154,7 +137,8 @@ class Seam:
 
         What the arguments hold may be the end of the sequences alone.
         """
-        hidden = self.decoder(**arguments).last_hidden_state[:, start - 1 - len(ids) : -1]
+        first = predictor(start) - len(ids)  # from the end
+        hidden = self.decoder(**arguments).last_hidden_state[:, first:-1]
         chosen = ids[start:].to(hidden.device)
         return torch.stack([self._score(row, chosen) for row in hidden])
 
@@ -168,12 +152,11 @@ class Seam:
     @torch.no_grad()
     def ranks(self, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:
         """How many tokens each row of the batch prefers to the one at each position: B,n."""
-        where = torch.tensor(positions, device=arguments["inputs_embeds"].device)
-        chosen = ids.to(where.device)[where]
+        chosen = ids.to(arguments["inputs_embeds"].device)[list(positions)]
         return torch.stack(
             [
                 torch.cat([(logits > logits.gather(1, w[:, None])).sum(-1) for logits, w in self._logits(row, chosen)])
-                for row in self.decoder(**arguments).last_hidden_state[:, where - 1]
+                for row in self.decoder(**arguments).last_hidden_state[:, _predictors(positions)]
             ]
         )
 
@@ -220,6 +203,11 @@ class Seam:
                 f"captured {recorder.seen} of {len(recorder.projections)} layers: this model's attention does not go "
                 "through transformers' AttentionInterface, so it cannot be explained"
             )
+
+
+def _predictors(positions: Sequence[int]) -> list[int]:
+    """The first token of a sequence is predicted by nothing, and stands for itself."""
+    return [max(0, predictor(p)) for p in positions]
 
 
 class _Recorder:

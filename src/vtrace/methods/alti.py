@@ -7,41 +7,41 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..attention import Rows
+from ..attribution.pairwise import EdgeBlock
+from ..lvlm.layer import Layer
 from ..lvlm.relevance import linear_norm
-from ..lvlm.seam import Layer
-from ..types import Target
-from .choices import Receivers, Sign
+from ..types import ReadAt, Target
 from .ifr import writes_of, written_rows
-from .signs import signed_as
-from .work import Outcome, Work, check_finite, one_hot
+from .option_types import Sign
+from .outcome import Outcome, check_finite, one_hot, signed_as
+from .session import TraceSession
 
 CHUNK_BYTES = 8 << 20  # of receivers by sources by features
 
 
-def alti(work: Work, target: Target, *, receivers: Receivers = "predictor") -> Outcome:
+def alti(session: TraceSession, target: Target, *, receivers: ReadAt = "predictor") -> Outcome:
     """Receivers' rows of the product of all layers' contributions, averaged."""
-    row = one_hot(len(work.trace), work.receivers(target, receivers), work.device)
-    for number, layer in enumerate(reversed(work.layers), start=1):
+    row = one_hot(len(session.trace), session.receivers(target, receivers), session.device)
+    for number, layer in enumerate(reversed(session.layers()), start=1):
         row = through_contributions(row, layer)
-        work.progress(number, len(work.layers))
+        session.progress(number, len(session.layers()))
     return Outcome(row)
 
 
-def alti_logit(work: Work, target: Target, *, sign: Sign = "positive") -> Outcome:
+def alti_logit(session: TraceSession, target: Target, *, sign: Sign = "positive") -> Outcome:
     """What each layer's attention adds to the target's logits, handed down to the inputs by ALTI.
 
     The MLPs' part of the logits belongs to no token; how much it was is in the details.
     """
-    where = work.receivers(target)
-    directions, final = _directions(work, target)
-    row = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
-    for number, layer in enumerate(reversed(work.layers), start=1):
+    where = session.receivers(target)
+    directions, final = _directions(session, target)
+    row = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
+    for number, layer in enumerate(reversed(session.layers()), start=1):
         if row.any():
             row = through_contributions(row, layer)
         row += _written_logits(layer, where, directions)
-        work.progress(number, len(work.layers))
-    row.index_add_(0, where, (work.layers[0].residual[where].float() * directions).sum(-1).double())
+        session.progress(number, len(session.layers()))
+    row.index_add_(0, where, (session.layers()[0].residual[where].float() * directions).sum(-1).double())
     details = {"target_logits": final, "assigned": float(row.sum())}
     return signed_as(sign, row, details)
 
@@ -54,7 +54,7 @@ def through_contributions(row: Tensor, layer: Layer) -> Tensor:
     return out
 
 
-def contributions(layer: Layer, reach: int) -> Iterator[tuple[Rows, Tensor]]:
+def contributions(layer: Layer, reach: int) -> Iterator[EdgeBlock]:
     """Blocks of receivers and their normalised contributions: r,s. A source's part is the sum of its heads' writes,
     and the receiver's own part includes its residual."""
     heads, width = len(layer.query), layer.residual.shape[1]
@@ -73,25 +73,25 @@ def contributions(layer: Layer, reach: int) -> Iterator[tuple[Rows, Tensor]]:
                 parts[own - start, own - rows.start] += layer.residual[own]
             # feature by feature: norms are large, and their difference would drown in rounding
             near[:, start:stop] = parts.sub_(target).abs_().sub_(size).sum(-1).neg_().relu_().T
-        yield rows, (near / near.sum(1, keepdim=True).clamp_min(1e-12)).double()
+        yield EdgeBlock(rows, (near / near.sum(1, keepdim=True).clamp_min(1e-12)).double())
 
 
-def _directions(work: Work, target: Target) -> tuple[Tensor, float]:
+def _directions(session: TraceSession, target: Target) -> tuple[Tensor, float]:
     """Per target token the direction of the last residual stream that its logit reads, the norm linearised: n,d."""
-    seam = work.seam
+    seam = session.seam
     decoder, head = seam.decoder, seam.model.get_output_embeddings()
     found: list[Tensor] = []
     hook = decoder.norm.register_forward_pre_hook(lambda m, args: found.append(args[0][0]))
     try:
         with torch.no_grad():
-            decoder(**work.arguments)
+            decoder(**session.arguments)
     finally:
         hook.remove()
-    where = work.receivers(target)
+    where = session.receivers(target)
     with torch.enable_grad():
         last = found[0][where].detach().clone().requires_grad_()
         logits = head(linear_norm(decoder.norm, last)).float()
-        chosen = logits.gather(1, work.ids.to(where.device)[where + 1][:, None])
+        chosen = logits.gather(1, session.ids.to(where.device)[list(target.positions)][:, None])
         (directions,) = torch.autograd.grad(chosen.sum(), last)
     return directions.float(), float(chosen.detach().sum())
 

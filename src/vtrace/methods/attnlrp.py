@@ -10,25 +10,30 @@ from contextlib import nullcontext
 from ..lvlm.gradients import Graph, checkpointed
 from ..lvlm.relevance import Rule, relevance_rules
 from ..types import Target
-from .choices import Sign
-from .signs import signed_as
-from .work import Outcome, Work
+from .option_types import Sign
+from .outcome import Outcome, signed_as
+from .session import TraceSession
 
 LONG = 512  # tokens from which activations are computed twice instead of kept
 
 
 def attnlrp(
-    work: Work, target: Target, *, rule: Rule = "attnlrp", sign: Sign = "positive", checkpoint: bool | None = None
+    session: TraceSession,
+    target: Target,
+    *,
+    rule: Rule = "attnlrp",
+    sign: Sign = "positive",
+    checkpoint: bool | None = None,
 ) -> Outcome:
     """Relevance is linear in what it starts from, so one backward from the sum of logits serves a whole span.
 
     `rule` "cp" keeps attention and gates constant, which conserves relevance exactly without biases.
     It ends at the fused embeddings and DeepStack rows; the vision tower is not entered.
     """
-    decoder = work.seam.decoder
-    long = len(work.trace) >= LONG if checkpoint is None else checkpoint
+    decoder = session.seam.decoder
+    long = len(session.trace) >= LONG if checkpoint is None else checkpoint
     with relevance_rules(decoder, rule), checkpointed(decoder.layers) if long else nullcontext():
-        graph = Graph(work.seam, work.arguments, work.ids, target.positions, heads=False)
+        graph = Graph(session.seam, session.arguments, session.ids, target.positions, heads=False)
         found = graph.gradient(graph.logits.sum())
-    relevance = found.times_input(work.trace.positions("image"))
+    relevance = found.times_input(session.trace.positions("image"))
     return signed_as(sign, relevance, {"target_logits": float(graph.logits.detach().sum()), "checkpointed": long})

@@ -6,20 +6,20 @@ from typing import Literal
 
 import torch
 
-from ..attention import attention_rows
-from ..types import Target
-from .choices import Receivers
-from .work import Outcome, Work, one_hot
+from ..attribution.attention import attention_rows
+from ..types import ReadAt, Target
+from .outcome import Outcome, one_hot
+from .session import TraceSession
 
 
-def random(work: Work, target: Target, *, seed: int = 0) -> Outcome:
+def random(session: TraceSession, target: Target, *, seed: int = 0) -> Outcome:
     """Uniform noise."""
-    return Outcome(torch.rand(len(work.trace), generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+    return Outcome(torch.rand(len(session.trace), generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
 
 
-def centre(work: Work, target: Target, *, width: float = 0.35) -> Outcome:
+def centre(session: TraceSession, target: Target, *, width: float = 0.35) -> Outcome:
     """A Gaussian around the middle of each picture, and around the middle of the question."""
-    trace = work.trace
+    trace = session.trace
     scores = torch.zeros(len(trace), dtype=torch.float64)
     for panel in trace.panels:
         patches = [patch for patch in trace.patches if (patch.image, patch.view) == panel]
@@ -36,20 +36,20 @@ def _bell(where: torch.Tensor, width: float) -> torch.Tensor:
     return torch.exp(-((2 * where / size - 1) ** 2).sum(-1) / (2 * width**2))
 
 
-def position(work: Work, target: Target) -> Outcome:
+def position(session: TraceSession, target: Target) -> Outcome:
     """The later, the more."""
-    return Outcome(torch.arange(1, len(work.trace) + 1, dtype=torch.float64))
+    return Outcome(torch.arange(1, len(session.trace) + 1, dtype=torch.float64))
 
 
 def attention(
-    work: Work, target: Target, *, receivers: Receivers = "predictor", layers: Literal["all", "last"] = "all"
+    session: TraceSession, target: Target, *, receivers: ReadAt = "predictor", layers: Literal["all", "last"] = "all"
 ) -> Outcome:
     """Attention weights of the target's receivers, averaged over heads and layers ("all" or "last")."""
-    where = work.receivers(target, receivers)
-    row = one_hot(len(work.trace), where, work.device)
+    where = session.receivers(target, receivers)
+    row = one_hot(len(session.trace), where, session.device)
     scores = torch.zeros_like(row)
-    chosen = work.layers if layers == "all" else work.layers[-1:]
+    chosen = session.layers() if layers == "all" else session.layers()[-1:]
     for layer in chosen:
-        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, where):
+        for rows, weights in attention_rows(layer, where):
             scores[: weights.shape[-1]] += torch.einsum("r,hrs->s", row[rows].float(), weights) / len(weights)
     return Outcome(scores / len(chosen))

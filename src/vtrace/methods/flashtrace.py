@@ -7,21 +7,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..types import Target, Trace
-from .choices import Receivers
+from ..types import ReadAt, Target, Trace
 from .ifr import span_scores
-from .work import Outcome, Work
+from .outcome import Outcome
+from .session import TraceSession
 
 STOP = ("", ",", ".")  # tokens that carry no weight and get no credit, once blanks are stripped
 
 
 def flashtrace(
-    work: Work,
+    session: TraceSession,
     target: Target,
     *,
     hops: int = 1,
     bridge: Literal["generation", "thinking"] = "generation",
-    receivers: Receivers = "predictor",
+    receivers: ReadAt = "predictor",
     threshold: float = 0.0,
 ) -> Outcome:
     """Credit that lands on the bridge is traced on, `hops` times, weighted by how much landed there.
@@ -29,30 +29,30 @@ def flashtrace(
     `bridge` "generation" is every response token but the end, with stop tokens left out (the public
     package's default); "thinking" is the reasoning span alone, stop tokens kept (the paper's definition).
     """
-    trace = work.trace
+    trace = session.trace
     soft = bridge == "generation"
     ends = _end(trace)
     low, high = trace.response_span if soft else trace.reasoning
     response = range(trace.prompt_length, len(trace))
-    inside = torch.zeros(len(trace), dtype=torch.bool, device=work.device)
+    inside = torch.zeros(len(trace), dtype=torch.bool, device=session.device)
     inside[[p for p in response if p not in ends and trace.offsets[p][0] < high and trace.offsets[p][1] > low]] = True
     observed = torch.zeros_like(inside)
     observed[: trace.prompt_length] = True
     if soft:
-        stop = stop_tokens(trace).to(work.device)
+        stop = stop_tokens(trace).to(session.device)
         inside &= ~stop
         observed &= ~stop
     output = [p for p in target.positions if p not in ends] or list(target.positions)
-    carries = torch.tensor([not (soft and _is_stop(trace, p)) for p in output], device=work.device)
-    weights = carries.float() if carries.any() else torch.ones(len(output), device=work.device)
-    where = work.receivers(Target(target.name, tuple(output)), receivers)
-    return _trace(work, where, weights, inside, observed, hops, threshold)
+    carries = torch.tensor([not (soft and _is_stop(trace, p)) for p in output], device=session.device)
+    weights = carries.float() if carries.any() else torch.ones(len(output), device=session.device)
+    where = session.receivers(Target(target.name, tuple(output)), receivers)
+    return _trace(session, where, weights, inside, observed, hops, threshold)
 
 
 def _trace(
-    work: Work, where: Tensor, weights: Tensor, bridge: Tensor, observed: Tensor, hops: int, threshold: float
+    session: TraceSession, where: Tensor, weights: Tensor, bridge: Tensor, observed: Tensor, hops: int, threshold: float
 ) -> Outcome:
-    scores, _ = span_scores(work, where, weights, threshold)
+    scores, _ = span_scores(session, where, weights, threshold)
     total = scores * observed
     carried = scores * bridge
     reach = float(carried.sum() / scores.sum()) if scores.sum() > 0 else 0.0
@@ -61,7 +61,7 @@ def _trace(
         if reach == 0:
             break
         members = carried.nonzero()[:, 0]
-        scores, _ = span_scores(work, members, carried[members], threshold)
+        scores, _ = span_scores(session, members, carried[members], threshold)
         total += reach * scores * observed
         carried = scores * bridge
         reach *= float(carried.sum() / scores.sum()) if scores.sum() > 0 else 0.0

@@ -7,47 +7,47 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..attention import attention_rows
+from ..attribution.attention import attention_rows
 from ..errors import InputError
-from ..types import Target
-from .choices import Receivers
-from .work import Outcome, Work
+from ..types import ReadAt, Target
+from .outcome import Outcome
+from .session import TraceSession
 
 
 def flowtracer(
-    work: Work,
+    session: TraceSession,
     target: Target,
     *,
     mode: Literal["reach", "flow", "direct"] = "reach",
     first_layer: float = 1 / 3,
     last_layer: float = 2 / 3,
-    receivers: Receivers = "predictor",
+    receivers: ReadAt = "predictor",
 ) -> Outcome:
     """`mode` "reach": how much of a token gets to the answer over all paths; "flow": throughput of what is injected
     at the inputs and conditioned on arriving; "direct": the answer's own attention. Layers are given as shares of
     the depth."""
     if not 0 <= first_layer < last_layer <= 1:
         raise InputError(f"the layers from {first_layer} to {last_layer} are no range; use shares of the depth, 0 to 1")
-    depth = len(work.layers)
+    depth = len(session.layers())
     low = min(round(first_layer * depth), depth - 1)
     high = max(round(last_layer * depth), low + 1)
-    capacity = attention_capacity(work, range(low, high))
-    answer = work.receivers(target, receivers)
+    capacity = attention_capacity(session, range(low, high))
+    answer = session.receivers(target, receivers)
     details = {"layers": [low, high - 1]}
     if mode == "direct":
         return Outcome(capacity[:, answer].mean(1), details)
     reach = reach_of(capacity, answer)
     if mode == "reach":
         return Outcome(reach, details)
-    return Outcome(throughput(capacity, reach, answer, torch.tensor(work.inputs, device=work.device)), details)
+    return Outcome(throughput(capacity, reach, answer, torch.tensor(session.inputs, device=session.device)), details)
 
 
-def attention_capacity(work: Work, layers: range) -> Tensor:
+def attention_capacity(session: TraceSession, layers: range) -> Tensor:
     """Mean attention over a range of layers and all heads, source by receiver, strictly upper; float64."""
-    length = len(work.trace)
-    total = torch.zeros(length, length, device=work.device)
-    for layer in (work.layers[index] for index in layers):
-        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+    length = len(session.trace)
+    total = torch.zeros(length, length, device=session.device)
+    for layer in (session.layers()[index] for index in layers):
+        for rows, weights in attention_rows(layer):
             total[rows, : weights.shape[-1]] += weights.mean(0)
     return total.tril_(-1).T.double() / len(layers)
 

@@ -5,36 +5,42 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..attention import Scratch, attention_rows, grouped
+from ..attribution.attention import Scratch, attention_rows, grouped
 from ..lvlm.gradients import Graph
-from ..lvlm.seam import Layer
+from ..lvlm.layer import Layer
 from ..types import Target
-from .choices import Span
-from .work import Outcome, Work, check_finite
+from .option_types import Backward
+from .outcome import Outcome, check_finite
+from .session import TraceSession
 
 
 def glimpse(
-    work: Work, target: Target, *, span: Span = "tokens", head_temperature: float = 1.0, depth_rate: float = 0.1
+    session: TraceSession,
+    target: Target,
+    *,
+    span: Backward = "tokens",
+    head_temperature: float = 1.0,
+    depth_rate: float = 0.1,
 ) -> Outcome:
     """`span` "tokens" takes a backward pass for every target token, as published; "sum" takes one for all of them."""
-    where = work.receivers(target)
-    image, question = work.trace.positions("image"), work.trace.positions("question")
-    graph = Graph(work.seam, work.arguments, work.ids, target.positions)
+    where = session.receivers(target)
+    image, question = session.trace.positions("image"), session.trace.positions("question")
+    graph = Graph(session.seam, session.arguments, session.ids, target.positions)
     confidence = graph.log_probabilities.detach().double().exp()
-    every = torch.zeros(len(where), len(work.trace), dtype=torch.float64, device=work.device)
+    every = torch.zeros(len(where), len(session.trace), dtype=torch.float64, device=session.device)
     every[torch.arange(len(where)), where] = 1
     if span == "sum":
         gradients = graph.gradient(graph.logits.sum()).by_head
-        rows = _relevance(work, every, gradients, head_temperature, depth_rate)
+        rows = _relevance(session, every, gradients, head_temperature, depth_rate)
     else:
         parts = []
         for number in range(len(where)):
             gradients = graph.gradient(graph.logits[number], keep=True).by_head
-            parts.append(_relevance(work, every[number : number + 1], gradients, head_temperature, depth_rate))
-            work.progress(number + 1, len(where))
+            parts.append(_relevance(session, every[number : number + 1], gradients, head_temperature, depth_rate))
+            session.progress(number + 1, len(where))
         rows = torch.cat(parts)
     looked, asked = rows[:, image].mean(1), rows[:, question].mean(1)
-    scores = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    scores = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
     scores[image] = _weights(confidence * asked) @ rows[:, image]
     scores[question] = _weights(confidence * looked) @ rows[:, question]
     return Outcome(scores)
@@ -44,13 +50,13 @@ def _weights(values: Tensor) -> Tensor:
     return values / values.sum().clamp_min(1e-300)
 
 
-def _relevance(work: Work, rows: Tensor, gradients: list[Tensor], temperature: float, rate: float) -> Tensor:
+def _relevance(session: TraceSession, rows: Tensor, gradients: list[Tensor], temperature: float, rate: float) -> Tensor:
     """Receivers' rows of R, k,T, up to the common factor of two per layer."""
-    facts = [_head_facts(layer, g) for layer, g in zip(work.layers, gradients, strict=True)]
+    facts = [_head_facts(layer, g) for layer, g in zip(session.layers(), gradients, strict=True)]
     strength = torch.tensor([size for _, size in facts], dtype=torch.float64)
     depth = strength * torch.exp(rate * torch.arange(1, len(facts) + 1, dtype=torch.float64))
     depth = depth / depth.sum().clamp_min(1e-300)
-    for layer, g in zip(reversed(work.layers), reversed(gradients), strict=True):
+    for layer, g in zip(reversed(session.layers()), reversed(gradients), strict=True):
         heads = torch.softmax(facts[layer.index][0] / temperature, dim=0)
         moved = _through(rows, layer, g, heads)
         rows = rows + check_finite(moved, layer.index) * (float(depth[layer.index]) / 2)
@@ -82,5 +88,5 @@ def _through(rows: Tensor, layer: Layer, by_head: Tensor, heads: Tensor) -> Tens
 
 def _blocks(layer: Layer, by_head: Tensor):
     scratch, value_t = Scratch(), layer.value.float().mT
-    for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+    for rows, weights in attention_rows(layer):
         yield rows, weights, grouped(by_head[:, rows].float(), value_t[..., : weights.shape[-1]], scratch)

@@ -12,19 +12,20 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..attention import attention_rows
+from ..attribution.attention import attention_rows
 from ..lvlm.gradients import frozen
 from ..lvlm.seam import BATCH_TOKENS
 from ..types import Target
-from .choices import Count
 from .ifr import writes_of
-from .work import Outcome, Work, one_hot
+from .option_types import Count
+from .outcome import Outcome, one_hot
+from .session import TraceSession
 
 Mask = Literal["zero", "mean", "pad"]
 
 
 def heta(
-    work: Work,
+    session: TraceSession,
     target: Target,
     *,
     probes: Count = 10,
@@ -38,26 +39,26 @@ def heta(
     """`curvature` "exact" takes block Hessian products by double backward; "finite" takes differences of gradients
     at `step` times the embeddings' size, which needs less memory and any kernel. `mask` is "zero", "mean" or "pad".
     """
-    gate = semantic_gate(work, work.receivers(target), work.inputs)
-    bends = block_curvature(work, target, work.inputs, probes, curvature == "exact", step, seed)
-    informs = information(work, target, work.inputs, mask)
+    gate = semantic_gate(session, session.receivers(target), session.inputs)
+    bends = block_curvature(session, target, session.inputs, probes, curvature == "exact", step, seed)
+    informs = information(session, target, session.inputs, mask)
     scores = gate * (beta * bends + gamma * informs)
     parts = {"gate": gate, "curvature": bends, "information": informs}
-    return Outcome(scores, {name: part[work.inputs].tolist() for name, part in parts.items()})
+    return Outcome(scores, {name: part[session.inputs].tolist() for name, part in parts.items()})
 
 
-def semantic_gate(work: Work, receivers: Tensor, scored: list[int]) -> Tensor:
+def semantic_gate(session: TraceSession, receivers: Tensor, scored: list[int]) -> Tensor:
     """Per head, attention rolled out to every layer, weighted by the size of what is written there; sums to one.
 
     One vector per layer and head walks down together: each starts at its own layer.
     """
-    heads, length = len(work.layers[0].query), len(work.trace)
-    start = one_hot(length, receivers, work.device).float().expand(heads, 1, -1)
-    rows, sizes = torch.zeros(heads, 0, length, device=work.device), []
-    for layer in reversed(work.layers):
+    heads, length = len(session.layers()[0].query), len(session.trace)
+    start = one_hot(length, receivers, session.device).float().expand(heads, 1, -1)
+    rows, sizes = torch.zeros(heads, 0, length, device=session.device), []
+    for layer in reversed(session.layers()):
         rows = torch.cat([rows, start], dim=1)
         moved = torch.zeros_like(rows)
-        for block, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask):
+        for block, weights in attention_rows(layer):
             moved[..., : weights.shape[-1]] += rows[..., block] @ weights
         rows = (rows + moved) / 2
         every = slice(0, length)
@@ -69,79 +70,79 @@ def semantic_gate(work: Work, receivers: Tensor, scored: list[int]) -> Tensor:
 
 
 def block_curvature(
-    work: Work, target: Target, scored: list[int], probes: int, exact: bool, step: float, seed: int
+    session: TraceSession, target: Target, scored: list[int], probes: int, exact: bool, step: float, seed: int
 ) -> Tensor:
     """Mean over random signs r of |H_ii r|₁, where H_ii is the input's own block of the Hessian: T."""
-    embeds = work.arguments["inputs_embeds"]
+    embeds = session.arguments["inputs_embeds"]
     rng = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, (len(scored), probes, embeds.shape[-1]), generator=rng).to(embeds) * 2 - 1
     jobs = [(i, r) for i in range(len(scored)) for r in range(probes)]
-    together = max(1, BATCH_TOKENS // len(work.trace))
-    out = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    together = max(1, BATCH_TOKENS // len(session.trace))
+    out = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
     for k in range(0, len(jobs), together):
         part = jobs[k : k + together]
         where = torch.tensor([scored[i] for i, _ in part], device=embeds.device)
         direction = torch.stack([signs[i, r] for i, r in part])
-        product = _exact(work, target, where, direction) if exact else _finite(work, target, where, direction, step)
+        product = (
+            _exact(session, target, where, direction) if exact else _finite(session, target, where, direction, step)
+        )
         out.index_add_(0, where, product.abs().sum(-1).double() / probes)
-        work.progress(min(k + together, len(jobs)), len(jobs))
+        session.progress(min(k + together, len(jobs)), len(jobs))
     return out
 
 
-def _exact(work: Work, target: Target, where: Tensor, direction: Tensor) -> Tensor:
+def _exact(session: TraceSession, target: Target, where: Tensor, direction: Tensor) -> Tensor:
     """H_ii r for one input per row: b,d. Fused attention kernels have no second derivative, the plain one has."""
     rows = torch.arange(len(where), device=where.device)
-    with sdpa_kernel(SDPBackend.MATH), frozen(work.seam.model), torch.enable_grad():
-        leaf = work.arguments["inputs_embeds"].detach().repeat(len(where), 1, 1).requires_grad_()
-        (first,) = torch.autograd.grad(_objective(work, target, leaf), leaf, create_graph=True)
+    with sdpa_kernel(SDPBackend.MATH), frozen(session.seam.model), torch.enable_grad():
+        leaf = session.arguments["inputs_embeds"].detach().repeat(len(where), 1, 1).requires_grad_()
+        (first,) = torch.autograd.grad(_objective(session, target, leaf), leaf, create_graph=True)
         (second,) = torch.autograd.grad((first[rows, where] * direction).sum(), leaf)
     return second[rows, where].float()
 
 
-def _finite(work: Work, target: Target, where: Tensor, direction: Tensor, step: float) -> Tensor:
+def _finite(session: TraceSession, target: Target, where: Tensor, direction: Tensor, step: float) -> Tensor:
     """The same by central differences of the gradient."""
-    embeds = work.arguments["inputs_embeds"].detach()
+    embeds = session.arguments["inputs_embeds"].detach()
     rows = torch.arange(len(where), device=where.device)
     size = step * embeds[0, where].float().pow(2).mean(-1, keepdim=True).sqrt().clamp_min(1e-6)
     sides = []
     for side in (1, -1):
-        with frozen(work.seam.model), torch.enable_grad():
+        with frozen(session.seam.model), torch.enable_grad():
             leaf = embeds.repeat(len(where), 1, 1)
             leaf[rows, where] += (side * size * direction).to(leaf.dtype)
             leaf.requires_grad_()
-            (slope,) = torch.autograd.grad(_objective(work, target, leaf), leaf)
+            (slope,) = torch.autograd.grad(_objective(session, target, leaf), leaf)
         sides.append(slope[rows, where].float())
     return (sides[0] - sides[1]) / (2 * size)
 
 
-def _objective(work: Work, target: Target, embeds: Tensor) -> Tensor:
+def _objective(session: TraceSession, target: Target, embeds: Tensor) -> Tensor:
     """Mean log p of the target, summed over the rows of a batch."""
-    arguments = {**work.seam.repeat(work.arguments, len(embeds)), "inputs_embeds": embeds}
-    where = torch.tensor(target.positions, device=embeds.device)
-    logs = work.seam.predict(arguments, where - 1).log_softmax(-1)
-    wanted = work.ids.to(embeds.device)[where][None, :, None].expand(len(embeds), -1, 1)
+    arguments = {**session.seam.repeat(session.arguments, len(embeds)), "inputs_embeds": embeds}
+    logs = session.seam.predict(arguments, target.positions).log_softmax(-1)
+    wanted = session.ids.to(embeds.device)[list(target.positions)][None, :, None].expand(len(embeds), -1, 1)
     return logs.gather(2, wanted).mean((1, 2)).sum()
 
 
 @torch.no_grad()
-def information(work: Work, target: Target, scored: list[int], mask: Mask = "zero") -> Tensor:
+def information(session: TraceSession, target: Target, scored: list[int], mask: Mask = "zero") -> Tensor:
     """Mean over the target's tokens of KL(clean ‖ input masked): T. DeepStack rows of a masked patch are erased."""
-    seam = work.seam
-    embeds = work.arguments["inputs_embeds"]
+    seam = session.seam
+    embeds = session.arguments["inputs_embeds"]
     fills = {"zero": lambda: torch.zeros_like(embeds[0, 0]), "mean": lambda: embeds[0].mean(0), "pad": lambda: None}
     fill = fills[mask]()
-    where = torch.tensor(target.positions, device=work.device) - 1
-    clean = seam.predict(work.arguments, where)[0].double().softmax(-1).clamp_min(1e-10)
-    out = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
-    together = max(1, BATCH_TOKENS // len(work.trace))
+    clean = seam.predict(session.arguments, target.positions)[0].double().softmax(-1).clamp_min(1e-10)
+    out = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
+    together = max(1, BATCH_TOKENS // len(session.trace))
     for k in range(0, len(scored), together):
         part = [[p] for p in scored[k : k + together]]
-        arguments = seam.pad(work.arguments, part)
+        arguments = seam.pad(session.arguments, part)
         if fill is not None:
             arguments = {**arguments, "inputs_embeds": arguments["inputs_embeds"].clone()}
             for row, (position,) in enumerate(part):
                 arguments["inputs_embeds"][row, position] = fill
-        for row, logits in enumerate(seam.predict(arguments, where)):
+        for row, logits in enumerate(seam.predict(arguments, target.positions)):
             other = logits.double().softmax(-1).clamp_min(1e-10)  # divergences are small: float32 would be noise
             out[part[row][0]] = (clean * (clean / other).log()).sum(-1).mean().clamp_min(0)
     return out

@@ -12,11 +12,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..attention import Rows, attention_rows
-from ..lvlm.seam import Layer
-from ..types import Target
-from .choices import Receivers
-from .work import Outcome, Work, check_finite
+from ..attribution.attention import AttentionBlock, ReceiverSet, attention_rows
+from ..lvlm.layer import Layer
+from ..types import ReadAt, Target
+from .outcome import Outcome, check_finite
+from .session import TraceSession
 
 EPSILON = 1e-12
 CHUNK_BYTES = 4 << 20  # of receivers by sources by features
@@ -24,27 +24,27 @@ FEW = 16  # receivers at a time, when all are wanted: chunks of sources stay lon
 
 
 def ifr(
-    work: Work,
+    session: TraceSession,
     target: Target,
     *,
     aggregate: Literal["rows", "span"] = "rows",
     threshold: float = 0.0,
-    receivers: Receivers = "predictor",
+    receivers: ReadAt = "predictor",
 ) -> Outcome:
     """Shares of the receivers' rows, summed over layers; `aggregate` "span" treats them as one (FlashTrace)."""
-    where = work.receivers(target, receivers)
+    where = session.receivers(target, receivers)
     if aggregate == "span":
-        scores, residual = span_scores(work, where, torch.ones(len(where), device=work.device), threshold)
+        scores, residual = span_scores(session, where, torch.ones(len(where), device=session.device), threshold)
         return Outcome(scores, {"residual_share": residual})
-    rows, residual = row_scores(work, where, threshold)
+    rows, residual = row_scores(session, where, threshold)
     return Outcome(rows.sum(0), {"residual_share": residual})
 
 
-def row_scores(work: Work, receivers: Tensor, threshold: float = 0.0) -> tuple[Tensor, list[float]]:
+def row_scores(session: TraceSession, receivers: Tensor, threshold: float = 0.0) -> tuple[Tensor, list[float]]:
     """One row per receiver, summed over layers: r,T; and the mean share that stays in the residual, per layer."""
-    total = torch.zeros(len(receivers), len(work.trace), dtype=torch.float64, device=work.device)
+    total = torch.zeros(len(receivers), len(session.trace), dtype=torch.float64, device=session.device)
     kept = []
-    for layer in work.layers:
+    for layer in session.layers():
         done, left = 0, 0.0
         for rows, weights in written_rows(layer, receivers):
             shares, residual = shares_of(layer, weights, layer.residual[rows], layer.update[rows], threshold)
@@ -54,13 +54,15 @@ def row_scores(work: Work, receivers: Tensor, threshold: float = 0.0) -> tuple[T
     return total, kept
 
 
-def span_scores(work: Work, receivers: Tensor, weights: Tensor, threshold: float = 0.0) -> tuple[Tensor, list[float]]:
+def span_scores(
+    session: TraceSession, receivers: Tensor, weights: Tensor, threshold: float = 0.0
+) -> tuple[Tensor, list[float]]:
     """Weighted receivers as one: their residuals, updates and attention are averaged before distances are taken."""
     mix = weights.float() / weights.sum()
-    total = torch.zeros(len(work.trace), dtype=torch.float64, device=work.device)
+    total = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
     kept = []
-    for layer in work.layers:
-        done, attention = 0, torch.zeros(len(layer.query), 1, len(work.trace), device=work.device)
+    for layer in session.layers():
+        done, attention = 0, torch.zeros(len(layer.query), 1, len(session.trace), device=session.device)
         for _, seen in written_rows(layer, receivers):
             count = seen.shape[1]
             attention[:, 0, : seen.shape[-1]] += torch.einsum("r,hrs->hs", mix[done : done + count], seen)
@@ -94,10 +96,10 @@ def shares_of(
     return (near / total[:, None]).double(), (stay / total).double()
 
 
-def written_rows(layer: Layer, rows: Rows | None = None) -> Iterator[tuple[Rows, Tensor]]:
+def written_rows(layer: Layer, rows: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
     """Receivers and what they take of every source's writes: attention, times a norm's factor where there is one."""
-    for block, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, rows):
-        yield block, weights if layer.gain is None else weights.mul_(layer.gain[block, None])
+    for block, weights in attention_rows(layer, rows):
+        yield AttentionBlock(block, weights if layer.gain is None else weights.mul_(layer.gain[block, None]))
 
 
 def writes_of(layer: Layer, head: int, sources: slice) -> Tensor:
@@ -107,11 +109,11 @@ def writes_of(layer: Layer, head: int, sources: slice) -> Tensor:
     return value @ layer.projection[:, head * size : (head + 1) * size].float().T
 
 
-def ifr_matrix(work: Work) -> Tensor:
+def ifr_matrix(session: TraceSession) -> Tensor:
     """All rows as a pairwise matrix, source by receiver, mean over layers: every pair costs H·d, so this takes time."""
-    length = len(work.trace)
-    matrix = torch.zeros(length, length, device=work.device)
-    for number, layer in enumerate(work.layers, start=1):
+    length = len(session.trace)
+    matrix = torch.zeros(length, length, device=session.device)
+    for number, layer in enumerate(session.layers(), start=1):
         for rows, weights in written_rows(layer):
             assert isinstance(rows, slice)
             for part in torch.arange(weights.shape[1]).split(FEW):
@@ -119,5 +121,5 @@ def ifr_matrix(work: Work) -> Tensor:
                 seen = int(where[-1]) + 1
                 shares, _ = shares_of(layer, weights[:, part, :seen], layer.residual[where], layer.update[where])
                 matrix[where, :seen] += check_finite(shares, layer.index)
-        work.progress(number, len(work.layers))
-    return matrix.tril_(-1).div_(len(work.layers)).T
+        session.progress(number, len(session.layers()))
+    return matrix.tril_(-1).div_(len(session.layers())).T

@@ -12,15 +12,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..pairwise import EPSILON, centre, edge_rows
+from ..attribution.pairwise import EPSILON, centre, edge_rows
 from ..types import Target
-from .work import Outcome, Work, check_finite
+from .outcome import Outcome, check_finite
+from .session import TraceSession
 
 LARGEST = 0.9  # column sum that the largest column of the second level is scaled to
 
 
 def ordered(
-    work: Work,
+    session: TraceSession,
     target: Target,
     *,
     centring: bool = True,
@@ -32,44 +33,47 @@ def ordered(
     `normalise` "scaled" divides the flow between response tokens by one number, so that its largest column
     sums to 0.9; "columns" lets every column of all flows sum to one. `own` counts the predictor's own stream.
     """
-    start = work.trace.prompt_length
-    flows = flows_into_predictors(work, centring)
+    start = session.trace.prompt_length
+    flows = flows_into_predictors(session, centring)
     if not own:
-        predictors = torch.arange(start - 1, len(work.trace) - 1, device=work.device)
-        flows[predictors, torch.arange(len(predictors), device=work.device)] -= 1
+        predictors = _predictors(session)
+        flows[predictors, list(range(len(predictors)))] -= 1
     between = flows[start:].triu(1)  # response token by response token: strictly later ones read
     if normalise == "columns":
         total = flows.sum(0).clamp_min(EPSILON)
         flows, between = flows / total, between / total
     else:
         between = between * (LARGEST / between.sum(0).max().clamp_min(EPSILON))
-    wanted = torch.zeros(len(between), 1, dtype=torch.float64, device=work.device)
+    wanted = torch.zeros(len(between), 1, dtype=torch.float64, device=session.device)
     wanted[[p - start for p in target.positions]] = 1
-    identity = torch.eye(len(between), dtype=torch.float64, device=work.device)
+    identity = torch.eye(len(between), dtype=torch.float64, device=session.device)
     weight = torch.linalg.solve_triangular(identity - between, wanted, upper=True, unitriangular=True)
     return Outcome((flows @ weight)[:, 0], {"largest_column": float(between.sum(0).max())})
 
 
-def flows_into_predictors(work: Work, centring: bool = True) -> Tensor:
+def flows_into_predictors(session: TraceSession, centring: bool = True) -> Tensor:
     """Flow of every position into the predictor of every response token: T,n; float64.
 
     One column per response token walks down from the top layer, r ← r + C r, with edges of shares of the
     residual, C[i, j] = [Σ_h α ⟨f̃_i, x_j⟩]₊ / ‖x_j‖², computed again layer by layer and never kept.
     """
-    length, start = len(work.trace), work.trace.prompt_length
-    groups = [torch.tensor(work.trace.positions(kind), device=work.device) for kind in ("image", "question")]
-    flows = torch.zeros(length, length - start, dtype=torch.float64, device=work.device)
-    flows[torch.arange(start - 1, length - 1), torch.arange(length - start)] = 1
-    for layer in reversed(work.layers):
+    length, start = len(session.trace), session.trace.prompt_length
+    groups = [torch.tensor(session.trace.positions(kind), device=session.device) for kind in ("image", "question")]
+    flows = torch.zeros(length, length - start, dtype=torch.float64, device=session.device)
+    flows[_predictors(session), list(range(length - start))] = 1
+    for layer in reversed(session.layers()):
         state = (layer.residual + layer.update).float()
         direction = state / state.pow(2).sum(-1, keepdim=True).clamp_min(EPSILON)
         value = centre(layer.value.float(), [g for g in groups if len(g)] if centring else [])
         more = torch.zeros_like(flows)
-        for rows, edges in edge_rows(
-            layer.query, layer.key, value, direction, layer.projection, layer.scaling, layer.mask, layer.gain
-        ):
+        for rows, edges in edge_rows(layer, value, direction):
             assert isinstance(rows, slice)
             edges = edges.tril(rows.start - 1)  # no token writes into itself
             more[: edges.shape[1]] += edges.double().T @ flows[rows]
         flows = flows + check_finite(more, layer.index)
     return flows
+
+
+def _predictors(session: TraceSession) -> list[int]:
+    """Of every response token."""
+    return Target("response", tuple(range(session.trace.prompt_length, len(session.trace)))).receivers()

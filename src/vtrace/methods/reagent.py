@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 
 from ..lvlm.replacements import by_masked_lm, by_model, by_unigram
-from ..perturb import BLUR
+from ..tracing.perturbation import BLUR
 from ..types import Target
-from .choices import Count
-from .work import Outcome, Work
+from .option_types import Count
+from .outcome import Outcome
+from .session import TraceSession
 
 LIMIT = 1 - 1e-6  # a change of likelihood of exactly one would be an infinite logit
 
 
 def reagent(
-    work: Work,
+    session: TraceSession,
     target: Target,
     *,
     probes: Count = 5,
@@ -41,60 +42,63 @@ def reagent(
     `scale` "log" ranks by the probes' mean logits, which do not saturate; "softmax" gives the published scores.
     """
     rng = torch.Generator().manual_seed(seed)
-    replacer = _Replacer(work, sampler, image, radius, rng)
-    places = torch.tensor(work.inputs)
-    clean = _likelihood(work, target, replacer, torch.zeros(1, len(places), dtype=torch.bool), places)
+    replacer = _Replacer(session, sampler, image, radius, rng)
+    places = torch.tensor(session.inputs)
+    clean = _likelihood(session, target, replacer, torch.zeros(1, len(places), dtype=torch.bool), places)
     logits = torch.rand(probes, len(places), generator=rng, dtype=torch.float64)
     active = torch.ones(probes, dtype=torch.bool)
     for step in range(steps):
         running = active.nonzero()[:, 0]
         masked = torch.rand(len(running), len(places), generator=rng) < rate
-        change = (clean - _likelihood(work, target, replacer, masked, places)).clamp(-LIMIT, LIMIT)[:, None] / 2
+        change = (clean - _likelihood(session, target, replacer, masked, places)).clamp(-LIMIT, LIMIT)[:, None] / 2
         logits[running] += torch.where(masked, torch.logit(0.5 + change), torch.logit(0.5 - change))
         rest = torch.ones(len(running), len(places), dtype=torch.bool)
         rest.scatter_(1, logits[running].topk(min(keep, len(places)), dim=1).indices, False)
-        ranks = work.seam.ranks(replacer.arguments(rest, places), work.ids, target.positions)
+        ranks = session.seam.ranks(replacer.arguments(rest, places), session.ids, target.positions)
         active[running] = ~(ranks < top).all(1).cpu()
-        work.progress(step + 1, steps)
+        session.progress(step + 1, steps)
         if not active.any():
             break
     used = ~active if (~active).any() else torch.ones_like(active)
     softmax = torch.softmax(logits[used], dim=1).mean(0)
     ranked = (logits[used] - logits[used].min(1, keepdim=True).values).mean(0)
-    scores = torch.zeros(len(work.trace), dtype=torch.float64)
+    scores = torch.zeros(len(session.trace), dtype=torch.float64)
     scores[places] = ranked if scale == "log" else softmax
     return Outcome(scores, {"stopped": int((~active).sum()), "steps": step + 1, "softmax": softmax.tolist()})
 
 
-def _likelihood(work: Work, target: Target, replacer: _Replacer, masked: Tensor, places: Tensor) -> Tensor:
+def _likelihood(session: TraceSession, target: Target, replacer: _Replacer, masked: Tensor, places: Tensor) -> Tensor:
     """exp of the mean log p of the target's tokens in each row."""
-    start = work.trace.prompt_length
-    logs = work.seam.log_probabilities(replacer.arguments(masked, places), work.ids, start)
+    start = session.trace.prompt_length
+    logs = session.seam.log_probabilities(replacer.arguments(masked, places), session.ids, start)
     return logs[:, [p - start for p in target.positions]].mean(1).exp().cpu()
 
 
 class _Replacer:
     """Decoder arguments with chosen inputs replaced by plausible others."""
 
-    def __init__(self, work: Work, sampler: str, image: str, radius: float, rng: torch.Generator):
-        self.work, self.image, self.rng = work, image, rng
-        self.words, self.patches = work.trace.positions("question"), work.trace.positions("image")
-        facts = (work.seam, work.arguments, work.ids, self.words)
+    def __init__(self, session: TraceSession, sampler: str, image: str, radius: float, rng: torch.Generator):
+        self.session, self.image, self.rng = session, image, rng
+        self.words, self.patches = session.trace.positions("question"), session.trace.positions("image")
+        facts = (session.seam, session.arguments, session.ids, self.words)
         if sampler == "unigram":
             self.table = by_unigram(*facts)
         else:
             self.table = by_model(*facts)
         if sampler not in ("model", "unigram"):
-            asked = [w for w in work.trace.words if w.kind == "question"]
-            self.table = by_masked_lm(sampler, asked, work.lvlm.processor.tokenizer, self.table, self.words)
-        other = {"pad": lambda: work.seam.pad(work.arguments, [self.patches]), "blur": lambda: work.blurred(radius)}
-        self.other = work.seam.inputs(other.get(image, lambda: work.arguments)())
+            asked = [w for w in session.trace.words if w.kind == "question"]
+            self.table = by_masked_lm(sampler, asked, session.lvlm.processor.tokenizer, self.table, self.words)
+        other = {
+            "pad": lambda: session.seam.pad(session.arguments, [self.patches]),
+            "blur": lambda: session.perturbation(radius).all_blurred(),
+        }
+        self.other = session.seam.inputs(other.get(image, lambda: session.arguments)())
 
     def arguments(self, masked: Tensor, places: Tensor) -> dict:
         """One row per row of `masked` (rows by places); every row draws its own replacements."""
-        work, seam, count = self.work, self.work.seam, len(masked)
-        arguments = seam.repeat(work.arguments, count)
-        rows = torch.zeros(count, len(work.trace), dtype=torch.bool)
+        session, seam, count = self.session, self.session.seam, len(masked)
+        arguments = seam.repeat(session.arguments, count)
+        rows = torch.zeros(count, len(session.trace), dtype=torch.bool)
         rows[:, places] = masked
         embeds = self.other[0].repeat(count, 1, 1)
         extras = [x.repeat(count, 1) for x in self.other[1:]]

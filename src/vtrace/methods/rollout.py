@@ -5,17 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..attention import attention_rows
-from ..lvlm.seam import Layer
-from ..types import Target
-from .choices import Receivers
-from .work import Outcome, Work, check_finite, one_hot
+from ..attribution.attention import attention_rows
+from ..lvlm.layer import Layer
+from ..types import ReadAt, Target
+from .outcome import Outcome, check_finite, one_hot
+from .session import TraceSession
 
 
-def rollout(work: Work, target: Target, *, residual: float = 0.5, receivers: Receivers = "predictor") -> Outcome:
+def rollout(
+    session: TraceSession, target: Target, *, residual: float = 0.5, receivers: ReadAt = "predictor"
+) -> Outcome:
     """Only the receivers' rows of the product are needed, and their mean is enough: a vector walks down."""
-    row = one_hot(len(work.trace), work.receivers(target, receivers), work.device)
-    for layer in reversed(work.layers):
+    row = one_hot(len(session.trace), session.receivers(target, receivers), session.device)
+    for layer in reversed(session.layers()):
         row = residual * row + (1 - residual) * through_attention(row, layer)
         check_finite(row, layer.index)
     return Outcome(row)
@@ -26,7 +28,7 @@ def through_attention(row: Tensor, layer: Layer) -> Tensor:
     heads = len(layer.query)
     out = torch.zeros_like(row)
     reach = int(row.nonzero()[-1]) + 1
-    for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, slice(0, reach)):
+    for rows, weights in attention_rows(layer, slice(0, reach)):
         share = row[rows].float().repeat(heads) / heads
         out[: weights.shape[-1]] += share @ weights.flatten(0, 1)
     return out

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from PIL import Image
 
-from ..benchmarks.shapes import ANSWER_MARK, TASKS, WORLD, Sample, World, sample
-from ..prompt import SYSTEM_PROMPT
+from ..benchmarks.shapes.questions import ANSWER_MARK, TASKS
+from ..benchmarks.shapes.sample import Sample, sample
+from ..benchmarks.shapes.scene import WORLD, World
+from ..tracing.prompt import SYSTEM_PROMPT
 from ..types import Example
 
 BATCH = 100
@@ -87,7 +89,7 @@ def main() -> None:
     parser.add_argument("--per-task", type=int, default=200)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
-    from ..lvlm import load
+    from ..lvlm.load import load
 
     lvlm = load(args.model)
     result = measure(lvlm.model, lvlm.processor, args.split, args.per_task, progress=sys.stderr.isatty())

@@ -17,8 +17,10 @@ from torch import nn
 from transformers import GenerationConfig, Qwen2Tokenizer
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-from ..benchmarks.shapes import NURSERY, TASKS, sample
-from ..prompt import SYSTEM_PROMPT
+from ..benchmarks.shapes.questions import TASKS
+from ..benchmarks.shapes.sample import sample
+from ..benchmarks.shapes.scene import NURSERY
+from ..tracing.prompt import SYSTEM_PROMPT
 
 CHAT_TEMPLATE = (
     "{%- for message in messages %}"

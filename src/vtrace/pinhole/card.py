@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..files import write_atomically
-from ..lvlm import EMBEDDED, load
+from ..lvlm.checkpoint import EMBEDDED
+from ..lvlm.load import load
+from ..system.files import write_atomically
 from .accuracy import measure
 from .recipe import Recipe
 from .train import RECIPES

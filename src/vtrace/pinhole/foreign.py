@@ -15,11 +15,11 @@ from typing import Any
 
 from PIL import Image
 
-from ..benchmarks import find_benchmark
-from ..benchmarks.grade import grade
+from ..benchmarks.grading import grade
+from ..benchmarks.registry import find_benchmark
 from ..benchmarks.shapes.scene import COLOURS, SHAPES
-from ..spans import find_answer
-from ..types import Example
+from ..tracing.spans import find_answer
+from ..types import Example, Span
 from .accuracy import BATCH, respond
 
 GREY = (160, 160, 160)
@@ -43,7 +43,7 @@ def measure(model: Any, processor: Any, examples: list[Example], progress: bool 
         for blank in (False, True):
             shown = [Image.new("RGB", e.images[0].size, GREY) if blank else e.images[0].convert("RGB") for e in part]
             for example, response in zip(part, respond(model, processor, part, shown, 100), strict=True):
-                span = find_answer(response, 0, len(response))[1]
+                span = find_answer(response, Span(0, len(response))).answer
                 verdict = grade(example, response[slice(*span)] if span else None)
                 counts.setdefault(group_of(example), Counter())[f"{'blank ' if blank else ''}{verdict}"] += 1
         if progress:
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=1000, help="questions, spread evenly over the test split")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
-    from ..lvlm import load
+    from ..lvlm.load import load
 
     benchmark = find_benchmark("easy-vqa", args.data)
     count = min(args.limit, benchmark.size)

@@ -10,8 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 from transformers import GotOcr2ImageProcessorPil, InternVLConfig, InternVLForConditionalGeneration, Qwen2Tokenizer
 
-from ..benchmarks.shapes import SCHOOL, WORLD
-from ..benchmarks.shapes.scene import TOKEN, Scene, render
+from ..benchmarks.shapes.scene import SCHOOL, TOKEN, WORLD, Scene, render
 from ..lvlm.processor import ImageOnlyInternVLProcessor
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .pack import IGNORE

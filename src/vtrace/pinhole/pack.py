@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..benchmarks.shapes import TASKS, Sample, World, ask
-from ..benchmarks.shapes.scene import CELL, COLOURS, SHAPES, TOKEN, Scene, random_scene
-from ..prompt import SYSTEM_PROMPT
+from ..benchmarks.shapes.questions import TASKS
+from ..benchmarks.shapes.sample import Sample, ask
+from ..benchmarks.shapes.scene import CELL, COLOURS, SHAPES, TOKEN, Scene, World, random_scene
+from ..tracing.prompt import SYSTEM_PROMPT
 from .recipe import Recipe
 
 CELL_TOKENS = CELL // TOKEN  # visual tokens along one side of a board cell

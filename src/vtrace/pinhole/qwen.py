@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import Qwen2Tokenizer, Qwen2VLImageProcessorPil, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-from ..benchmarks.shapes import NURSERY, SCHOOL
-from ..benchmarks.shapes.scene import CELL, TOKEN, Scene, render
+from ..benchmarks.shapes.scene import CELL, NURSERY, SCHOOL, TOKEN, Scene, render
 from ..lvlm.processor import ImageOnlyProcessor
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .recipe import Recipe, Stage

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..benchmarks.shapes import World
-from ..benchmarks.shapes.scene import Scene
+from ..benchmarks.shapes.scene import Scene, World
 
 HARDER = {"walk_read": 2.0, "exist": 1.5, "compare": 1.5, "count": 1.5, "walk3": 1.5}
 

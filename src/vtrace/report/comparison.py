@@ -11,11 +11,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..colours import colour, ink
-from ..comparison import Comparison
-from ..documents import attribution_document
 from ..errors import InputError
-from ..files import write_atomically
+from ..methods.comparison import Comparison
+from ..system.files import write_atomically
+from ..viewer.palette import colour, ink
+from .documents import attribution_document
 from .scale import percent
 
 SCHEMA = "vtrace.comparison/1"
@@ -28,7 +28,7 @@ def save(comparison: Comparison, path: str | Path) -> Path:
         text = json.dumps(comparison_document(comparison), ensure_ascii=False)
         return write_atomically(path, lambda file: file.write_text(text, "utf-8"))
     if ending == ".html":
-        from ..viewer import write_page
+        from ..viewer.page import write_page
 
         return write_page(list(comparison.results.values()), path, remarks={**costs(comparison), **comparison.failures})
     if ending == ".png":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from html import escape
 
-from ..attribution import Attribution
-from ..colours import colour, ink
-from ..comparison import Comparison
+from ..attribution.result import Attribution
+from ..methods.comparison import Comparison
+from ..viewer.palette import colour, ink
 from .comparison import correlation, megabytes, seconds, short
 from .html import STYLE, picture_figure, shaded_words
 from .scale import Scale, percent
@@ -76,8 +76,7 @@ def _costs(comparison: Comparison) -> str:
     for name, result in comparison.results.items():
         cost = comparison.costs[name]
         shared = ", ".join(f"{stage} {seconds(spent)}" for stage, spent in cost.shared.items()) or "nothing"
-        variant = result.variant if result.variant is not None else vars(result.options)
-        chosen = ", ".join(f"{key} {value}" for key, value in variant.items())
+        chosen = ", ".join(f"{key} {value}" for key, value in result.options.items())
         rows.append(
             f'<tr><td>{escape(name)}</td><td class="n">{seconds(cost.seconds)}</td><td class="n">'
             f'{seconds(cost.own_seconds)}</td><td class="n">{megabytes(cost.memory)}</td><td>{escape(shared)}</td>'

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ..colours import colour, ink
-from ..comparison import Comparison
+from ..methods.comparison import Comparison
+from ..viewer.palette import colour, ink
 from .comparison import correlation, seconds, short
 from .png import FAINT, INK, LINE, SIZE, layout, panel_size, picture_axes, ruler, sheet, write
 from .scale import Scale, percent

@@ -7,8 +7,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from ..attribution import Attribution
-from ..colours import colour, ink
+from ..attribution.result import Attribution
+from ..viewer.palette import colour, ink
 from .scale import Scale, calibration_words, percent
 
 

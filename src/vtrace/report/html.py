@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from ..attribution import Attribution
-from ..colours import STOPS, colour, ink
-from ..spans import word_pieces
+from ..attribution.result import Attribution
+from ..tracing.spans import word_pieces
+from ..types import Panel
 from ..viewer.export import data_url
+from ..viewer.palette import STOPS, colour, ink
 from .scale import Scale, calibration_words, panel_title, percent
 
 STYLE = """
@@ -60,12 +61,12 @@ def fragment(attribution: Attribution) -> str:
 </div></div></main>"""
 
 
-def picture_figure(attribution: Attribution, panel: tuple[int, int], scale: Scale) -> str:
+def picture_figure(attribution: Attribution, panel: Panel, scale: Scale) -> str:
     image = attribution.trace.images[panel[0]]
     patches = sorted(
         (p for p in attribution.trace.patches if (p.image, p.view) == panel), key=lambda p: scale.strength(p.position)
     )
-    name = attribution.trace.panel_name(*panel)
+    name = attribution.trace.panel_name(panel)
     cells = []
     for patch in patches:
         left, top, right, bottom = patch.box

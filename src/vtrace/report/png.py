@@ -11,9 +11,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from ..attribution import Attribution, Evidence
-from ..colours import STOPS, colour, ink
-from ..types import Trace
+from ..attribution.result import Attribution, RankedInput
+from ..types import Panel, Trace
+from ..viewer.palette import STOPS, colour, ink
 from .scale import Scale, calibration_words, panel_title, percent
 
 INK, FAINT = "#1f1a24", "#746c7b"
@@ -67,14 +67,14 @@ def sheet(width: float, height: float):
     return figure, canvas
 
 
-def panel_size(trace: Trace, panel: tuple[int, int], width: float) -> tuple[float, float]:
+def panel_size(trace: Trace, panel: Panel, width: float) -> tuple[float, float]:
     """Width and height in inches; thumbnails are drawn smaller, as the model sees them."""
     image, view = panel
     wide = width * (0.45 if view else 1.0)
     return wide, wide * trace.images[image].height / trace.images[image].width
 
 
-def picture_axes(axes, attribution: Attribution, panel: tuple[int, int], scale: Scale) -> None:
+def picture_axes(axes, attribution: Attribution, panel: Panel, scale: Scale) -> None:
     """The picture in grey, each patch tinted by its strength; the strongest ones outlined, in their own colours."""
     trace = attribution.trace
     image = trace.images[panel[0]]
@@ -180,7 +180,7 @@ def _balance(canvas, attribution: Attribution, left: float, top: float, width: f
     canvas.text(left, top + 0.55, about, fontsize=8, color=FAINT, va="center", parse_math=False)
 
 
-def _ranking(canvas, items: list[Evidence], left: float, top: float, width: float) -> None:
+def _ranking(canvas, items: list[RankedInput], left: float, top: float, width: float) -> None:
     """The strongest evidence, patches and words in one list."""
     canvas.text(left, top, "STRONGEST EVIDENCE", fontsize=8, color=FAINT, va="center", fontweight="bold")
     full = items[0].score if items and items[0].score else 1.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..attribution import Attribution
+from ..attribution.result import Attribution
+from ..types import Panel
 
 OUTLINED = 0.12  # share of patches that get an outline
 
@@ -34,12 +35,12 @@ def percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}" if share >= 0.001 else "<0.1%"
 
 
-def panel_title(attribution: Attribution, panel: tuple[int, int]) -> str:
+def panel_title(attribution: Attribution, panel: Panel) -> str:
     """Name and share of one of several pictures or views; empty for the only one."""
-    name = attribution.trace.panel_name(*panel)
+    name = attribution.trace.panel_name(panel)
     if not name and len(attribution.trace.panels) > 1:
         name = "picture"
-    return f"{name}: {percent(attribution.panel_share(*panel))}" if name else ""
+    return f"{name}: {percent(attribution.panel_share(panel))}" if name else ""
 
 
 def calibration_words(attribution: Attribution) -> str:

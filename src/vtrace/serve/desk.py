@@ -8,9 +8,10 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-from ..documents import attribution_document
 from ..errors import VTraceError
-from ..lvlm import Lvlm, load
+from ..lvlm.load import load
+from ..lvlm.model import Lvlm
+from ..report.documents import attribution_document
 from .explain import explain
 from .limits import Limits, thumbnail
 from .queue import Cancelled, Job, Queue, Request

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..attribution import Attribution, attribute
-from ..generate import retrace, trace
-from ..lvlm import Lvlm
-from ..methods import run_method
-from ..methods.work import Work
-from ..targets import find_target
-from ..types import Trace
+from ..attribution.result import Attribution
+from ..lvlm.model import Lvlm
+from ..methods.registry import needs_layers, run_method
+from ..methods.session import TraceSession
+from ..tracing.generate import retrace, trace
+from ..tracing.targets import find_target
+from ..types import Progress, Trace
 from .queue import Job
 
 
@@ -41,16 +41,11 @@ def explain(lvlm: Lvlm, job: Job, new_tokens: int) -> list[Attribution]:
     frozen = _ask(lvlm, job, new_tokens)
     target = find_target(frozen, job.request.target)
     results: list[Attribution] = []
-    work: Work | None = None
+    session = TraceSession.open(lvlm, frozen, keep_layers=needs_layers(job.request.methods))
     for method in job.request.methods:
-        report = _reporter(job, method)
-        report(0, 0)
-        if method == "vtrace":  # folds every layer as it comes, and so needs less memory than shared work
-            results.append(attribute(lvlm, frozen, target, progress=report))
-            continue
-        work = work or Work.of(lvlm, frozen)
-        work.progress = report
-        results.append(run_method(method, work, target))
+        session.progress = _reporter(job, method)
+        session.progress(0, 0)
+        results.append(run_method(method, session, target))
     job.check()
     return results
 
@@ -63,7 +58,7 @@ def _ask(lvlm: Lvlm, job: Job, new_tokens: int) -> Trace:
         job.update(stage="answering", text=text, done=0, total=0)
 
     if request.reply is not None:
-        frozen = retrace(lvlm, request.example, *request.reply)
+        frozen = retrace(lvlm, request.example, request.reply)
         say(frozen.response)
         return frozen
     tokenizer = lvlm.processor.tokenizer
@@ -71,8 +66,8 @@ def _ask(lvlm: Lvlm, job: Job, new_tokens: int) -> Trace:
     return trace(lvlm, request.example, max_new_tokens=new_tokens, streamer=stream)
 
 
-def _reporter(job: Job, method: str) -> Callable[[int, int], None]:
-    def report(done: int, total: int) -> None:
+def _reporter(job: Job, method: str) -> Progress:
+    def report(done: int, total: int, label: str = "") -> None:
         job.check()
         job.update(stage=f"tracing with {method}", done=done, total=total)
 

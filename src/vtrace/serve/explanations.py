@@ -15,15 +15,16 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
 from .. import __version__
-from ..attribution import Attribution
-from ..documents import from_document
+from ..attribution.result import Attribution
+from ..benchmarks.embedded import SHOWN
+from ..benchmarks.embedded import example as embedded
 from ..errors import InputError
-from ..examples import SHOWN
-from ..examples import example as embedded
-from ..generate import tidy
-from ..methods import METHODS
+from ..methods.registry import METHODS
+from ..report.documents import from_document
+from ..tracing.example import tidy
+from ..tracing.generate import Reply
 from ..types import Example
-from ..viewer import page, policy
+from ..viewer.page import page, policy
 from . import events
 from .desk import Desk
 from .limits import open_uploads, thumbnail
@@ -144,7 +145,7 @@ def ask(
 
 def accept(
     desk: Desk, response: Response, model: str, methods: list[str], target: str, asked: Example,
-    reply: tuple[list[int], str] | None = None,
+    reply: Reply | None = None,
 ) -> Explanation:  # fmt: skip
     """Put a checked example into the queue."""
     if len(methods) > desk.limits.methods:

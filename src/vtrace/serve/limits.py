@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PIL import Image, UnidentifiedImageError
 
 from ..errors import InputError, first_line
-from ..generate import open_image
+from ..tracing.pictures import open_image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 THUMBNAIL_SIDE = 320

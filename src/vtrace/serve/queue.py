@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from ..tracing.generate import Reply
 from ..types import Example
 
 
@@ -33,7 +34,7 @@ class Request:
     methods: tuple[str, ...]
     target: str
     example: Example
-    reply: tuple[list[int], str] | None = None  # tokens and ending of a response that is known already
+    reply: Reply | None = None  # of a response that is known already
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..benchmarks import find_benchmark
+from ..benchmarks.registry import find_benchmark
 from ..errors import InputError
 from ..faithfulness.store import read_run
+from ..tracing.generate import Reply
 from ..types import Example
 
 
@@ -73,13 +74,13 @@ class Runs:
         rows = self._rows(name, key)
         return _item(rows["item"][0]), _scores(rows)
 
-    def frozen(self, name: str, key: str) -> tuple[str, Example, tuple[list[int], str]]:
+    def frozen(self, name: str, key: str) -> tuple[str, Example, Reply]:
         """Model, example and the response as it was given then, to be explained again."""
         place = self._place(name)
         row = self._rows(name, key)["item"][0]
         settings = read_run(place, ()).settings
         example = find_benchmark(settings["benchmark"]).example(row["number"])
-        return settings["model"], example, (json.loads(row["reply"]), row["finish"])
+        return settings["model"], example, Reply(json.loads(row["reply"]), row["finish"])
 
     def _rows(self, name: str, key: str) -> dict[str, list[dict[str, Any]]]:
         rows = read_run(self._place(name), item=key).rows

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..benchmarks import Benchmark
-from ..benchmarks.grade import CORRECT, grade
+from ..benchmarks.benchmark import Benchmark
+from ..benchmarks.grading import CORRECT, grade
 from ..errors import InputError, VTraceError, running
-from ..faithfulness.run import Report
-from ..generate import trace
-from ..lvlm import Lvlm
+from ..lvlm.model import Lvlm
+from ..tracing.generate import trace
+from ..types import Progress
 from .journal import Journal
 
 PATIENCE = 50  # examples that are asked, at most, for each one that is wanted
 
 
-def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report: Report) -> list[int]:
+def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, progress: Progress) -> list[int]:
     """Numbers of the first right and the first wrong answers, half of `limit` each or as many as were found.
 
     Verdicts are kept in `folder`, so that nothing is asked twice.
@@ -28,7 +28,7 @@ def balanced(lvlm: Lvlm, benchmark: Benchmark, limit: int, folder: Path, report:
             if all(len(found[side]) == wanted[side] for side in wanted):
                 break
             key = benchmark.key(index)
-            report(index, most, key)
+            progress(index, most, key)
             side = journal.known.get(key)
             if side is None and (side := _is_right(lvlm, benchmark, index)) is not None:
                 journal.add(key, side)

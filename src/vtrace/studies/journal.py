@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..files import append_line, locked, read_lines
+from ..system.files import append_line, locked, read_lines
 
 
 class Journal:

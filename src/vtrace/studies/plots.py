@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from ..faithfulness.statistics import Summary
 from ..faithfulness.store import Run
 from ..faithfulness.tables import Line, Table
-from ..files import write_atomically
-from . import Study
+from ..system.files import write_atomically
 from .profiles import Profile
+from .study import Study
 
 INK, FAINT = "#1f1a24", "#746c7b"
 COLOURS = ("#4c125c", "#de5762", "#fba052", "#2a7f9e", "#6b9e3f", "#9a7fb8", "#8a6d3b", "#b0a8b6")

@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..attribution import log_scores_of, receivers_of
+from ..attribution.multihop import log_outflow, log_sums_up_to
+from ..attribution.options import Options
+from ..attribution.pipeline import log_scores_of, receiver_columns
 from ..faithfulness.curves import ranked
-from ..faithfulness.measure import Measure, Setting
-from ..generate import retrace
-from ..lvlm import Lvlm
-from ..meter import Meter
-from ..methods import run_method
-from ..methods.work import Work
-from ..multihop import log_outflow, log_sums_up_to
-from ..perturb import Perturbation
-from ..targets import find_target
-from ..types import Example, Options, Target, Trace
+from ..faithfulness.likelihoods import Measure, Setting
+from ..lvlm.model import Lvlm
+from ..methods.registry import run_method
+from ..methods.session import TraceSession
+from ..system.peak_memory import PeakMemory
+from ..tracing.generate import Reply, retrace
+from ..tracing.targets import find_target
+from ..types import Example, Target, Trace
 
 BUDGETS = (1, 2, 5, 10, 20, 30, 50)  # per cent of image and question tokens
 RADII = (0.02, 0.04, 1 / 12, 1 / 6, 1 / 4)
@@ -63,8 +63,9 @@ def budget(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     probability comes back when only they are shown, where it needs the inputs at all."""
     target, inputs = find_target(trace, "answer"), trace.positions("image", "question")
     image, answer = set(trace.positions("image")), [p - trace.prompt_length for p in target.positions]
-    work, perturbation = Work.of(lvlm, trace), Perturbation(lvlm, trace, blur)
-    orders = {name: ranked(_scores(name, work, target, seed), inputs) for name in COMPARED}
+    session = TraceSession.open(lvlm, trace)
+    perturbation = session.perturbation(blur)
+    orders = {name: ranked(_scores(name, session, target, seed), inputs) for name in COMPARED}
     shown = {(name, k): orders[name][: max(1, round(k / 100 * len(inputs)))] for name in COMPARED for k in BUDGETS}
     states = [inputs, [], *(set(inputs).difference(kept) for kept in shown.values())]
     chances = perturbation.log_probabilities(states)[:, answer].mean(1).exp().tolist()
@@ -81,14 +82,15 @@ def budget(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
 def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     """Operators from the direct edge (W) to all paths (R): how far away a generated token's credit comes from, the
     image's part of the answer's credit, and how faithful the ranking of patches, and of question words, is."""
-    work, measure = Work.of(lvlm, trace), Measure(lvlm, trace, blur)
-    pairwise, answer = work.pairwise(True), find_target(trace, "answer")
+    session = TraceSession.open(lvlm, trace)
+    measure = Measure(session, blur)
+    pairwise, answer = session.pairwise(True), find_target(trace, "answer")
     image = trace.positions("image")
     places = (*HOPS, ALL_PATHS)
-    own = [_received(pairwise, [answer.positions], hops)[:, 0] for hops in (*HOPS, 0)]
+    own = [_received(pairwise, [answer], hops)[:, 0] for hops in (*HOPS, 0)]
     for received in own:
-        received[min(answer.positions) - 1 :] = 0  # as for IFR: a target relies on what came before it is read
-    ifr = np.clip(_scores("ifr", work, answer, seed), 0, None)
+        received[min(answer.receivers()) :] = 0  # as for IFR: a target relies on what came before it is read
+    ifr = np.clip(_scores("ifr", session, answer, seed), 0, None)
     settings: tuple[Setting, ...] = ("image", "question")
     curves = measure.curves([*own, ifr], settings)
     points: list[Point] = []
@@ -101,26 +103,27 @@ def credit(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
                     points.append((mode, f"{name}, {setting}", place, curve.rise))
     generated = range(trace.prompt_length + 1, len(trace))
     few = generated[:: max(1, len(generated) // 12)]  # IFR needs sums of its own for every one of them
+    tokens = [Target("token", (p,)) for p in few]
     credits = {
-        "one hop (W)": list(_received(pairwise, [(p,) for p in few], 1).T),
-        "all paths (R)": list(_received(pairwise, [(p,) for p in few], 0).T),
-        "IFR": [_scores("ifr", work, Target("token", (p,)), seed) for p in few],
+        "one hop (W)": list(_received(pairwise, tokens, 1).T),
+        "all paths (R)": list(_received(pairwise, tokens, 0).T),
+        "IFR": [_scores("ifr", session, token, seed) for token in tokens],
     }
     for name, found in credits.items():
-        far = [_by_distance(scores, p - 1) for scores, p in zip(found, few, strict=True)]
+        far = [_by_distance(scores, token.receivers()[0]) for scores, token in zip(found, tokens, strict=True)]
         points += [("distance", name, bin, float(np.mean(part))) for bin, part in enumerate(zip(*far, strict=True))]
     return points
 
 
 def blur(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     """The same rankings under weaker and stronger blur, and how likely the response still is without a picture."""
-    work, target = Work.of(lvlm, trace), find_target(trace, "response")
+    session, target = TraceSession.open(lvlm, trace), find_target(trace, "response")
     names = [name for name in COMPARED if name != "attnlrp"]  # whose pass is the slowest, and not what is studied
-    found = [_scores(name, work, target, seed) for name in names]
+    found = [_scores(name, session, target, seed) for name in names]
     left: list[Point] = []
     areas: list[tuple[Point, bool]] = []  # and whether its curve is degenerate
     for radius in RADII:
-        measure = Measure(lvlm, trace, radius)
+        measure = Measure(session, radius)
         likelihood = measure.likelihoods([frozenset(trace.positions("image"))])[0]
         left.append(("likelihood", "all patches blurred", radius, likelihood))
         for name, curves in zip(names, measure.curves(found, ("image",)), strict=True):
@@ -135,9 +138,9 @@ def efficiency(lvlm: Lvlm, trace: Trace, blur: float, seed: int) -> list[Point]:
     for one target against every generated token as its own."""
     points: list[Point] = []
     target = find_target(trace, "response")
-    measure = Measure(lvlm, trace, blur)
-    every = [(p,) for p in range(trace.prompt_length, len(trace))]
-    for place, targets in enumerate(([target.positions], every)):
+    measure = Measure(TraceSession.open(lvlm, trace), blur)
+    every = [Target("token", (p,)) for p in range(trace.prompt_length, len(trace))]
+    for place, targets in enumerate(([target], every)):
         points.append(("targets", "vtrace", place, _seconds(lambda t=targets: _explained(lvlm, trace, t))))  # type: ignore[misc]
     for name in TIMED:
         seconds, _, found = _timed(lvlm, trace, name, target)
@@ -162,10 +165,10 @@ def _timed(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> tuple[float, 
 
     Memory and time are those of different runs: giving memory back, to measure the next peak, takes time.
     """
-    meter = Meter(lvlm.device)
+    meter = PeakMemory(lvlm.device)
     with meter.measure():
-        found = run_method(name, Work.of(lvlm, trace), target)
-    return _seconds(lambda: run_method(name, Work.of(lvlm, trace), target)), meter.peak, found
+        found = run_method(name, TraceSession.open(lvlm, trace), target)
+    return _seconds(lambda: run_method(name, TraceSession.open(lvlm, trace), target)), meter.peak, found
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -180,11 +183,11 @@ def _seconds(run: Callable[[], object]) -> float:
     return sorted(spent)[1]
 
 
-def _explained(lvlm: Lvlm, trace: Trace, targets: Sequence[Sequence[int]]) -> Tensor:
+def _explained(lvlm: Lvlm, trace: Trace, targets: Sequence[Target]) -> Tensor:
     """VTrace for all of these targets, from the model on."""
-    work = Work.of(lvlm, trace)
-    assert len(work.likelihoods)  # calibration is part of the price
-    return log_scores_of(work.pairwise(), targets, Options())
+    session = TraceSession.open(lvlm, trace)
+    session.padded_likelihoods()  # calibration is part of the price
+    return log_scores_of(session.pairwise(), targets, Options())
 
 
 def _lengthened(lvlm: Lvlm, trace: Trace, length: int) -> Trace | None:
@@ -194,17 +197,17 @@ def _lengthened(lvlm: Lvlm, trace: Trace, length: int) -> Trace | None:
     if wanted < len(reply) or length > lvlm.context:
         return None
     repeated = (list(reply[:-1]) * (wanted // max(1, len(reply) - 1) + 1))[:wanted]
-    return retrace(lvlm, Example(trace.images, trace.question), repeated, "supplied", trace.system)
+    return retrace(lvlm, Example(trace.images, trace.question), Reply(repeated, "supplied"), trace.system)
 
 
-def _scores(name: str, work: Work, target: Target, seed: int) -> np.ndarray:
+def _scores(name: str, session: TraceSession, target: Target, seed: int) -> np.ndarray:
     options: dict[str, Any] = {"seed": seed} if name == "random" else {}
-    return run_method(name, work, target, **options).scores
+    return run_method(name, session, target, **options).scores
 
 
-def _received(pairwise: Tensor, targets: Sequence[Sequence[int]], hops: int) -> np.ndarray:
+def _received(pairwise: Tensor, targets: Sequence[Target], hops: int) -> np.ndarray:
     """T,k: what each target receives over paths of at most so many edges (0: over all), as shares of its total."""
-    receivers = receivers_of(pairwise, targets, Options())
+    receivers = receiver_columns(len(pairwise), targets).to(pairwise.device)
     logs = log_sums_up_to(pairwise, receivers, hops) if hops else log_outflow(pairwise, receivers)
     return logs.softmax(dim=0).nan_to_num(0.0).cpu().numpy()  # nan: nothing is received
 

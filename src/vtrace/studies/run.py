@@ -7,21 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-from ..benchmarks import Benchmark
+from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError, VTraceError, running
-from ..faithfulness.formats import markdown
-from ..faithfulness.run import Plan, Report, check_blur, evaluate, noise
+from ..faithfulness.render import markdown
+from ..faithfulness.run import Plan, check_blur, evaluate, noise
 from ..faithfulness.statistics import Summary, summarise
 from ..faithfulness.store import read_run
 from ..faithfulness.tables import tabulate
-from ..files import write_atomically
-from ..generate import trace
-from ..lvlm import Lvlm
-from . import Study, find_study
+from ..lvlm.model import Lvlm
+from ..system.files import write_atomically
+from ..tracing.generate import trace
+from ..types import Progress, silent
 from .balance import balanced
 from .journal import Journal
 from .plots import draw, draw_profile
 from .profiles import Point, Profile
+from .study import Study, find_study
 
 LIMIT = 50
 Means = dict[tuple[str, str], list[tuple[float, Summary]]]  # by panel and series: x, and y over items
@@ -29,13 +30,13 @@ Means = dict[tuple[str, str], list[tuple[float, Summary]]]  # by panel and serie
 
 def run_study(
     name: str, lvlm: Lvlm, benchmark: Benchmark, out: Path, *, limit: int | None = None, seed: int = 0,
-    blur: float | None = None, report: Report = lambda done, total, key: None,
+    blur: float | None = None, progress: Progress = silent,
 ) -> list[Path]:  # fmt: skip
     """Measure what is missing, and write NAME.md, NAME.png and NAME.svg into `out`/NAME."""
     study, folder = find_study(name), out / name
     if isinstance(study, Study):
-        return _run_variants(name, study, lvlm, benchmark, folder, limit or LIMIT, seed, blur, report)
-    items = _measure(study, lvlm, benchmark, folder, limit or study.limit, seed, blur, report)
+        return _run_variants(name, study, lvlm, benchmark, folder, limit or LIMIT, seed, blur, progress)
+    items = _measure(study, lvlm, benchmark, folder, limit or study.limit, seed, blur, progress)
     measured = [points for points in items.values() if not isinstance(points, str)]
     means = _means(study, measured)
     left_out = Counter(reason for reason in items.values() if isinstance(reason, str))
@@ -47,15 +48,15 @@ def run_study(
 
 def _run_variants(
     name: str, study: Study, lvlm: Lvlm, benchmark: Benchmark, folder: Path, limit: int, seed: int,
-    blur: float | None, report: Report,
+    blur: float | None, progress: Progress,
 ) -> list[Path]:  # fmt: skip
     plan = Plan(
         methods=tuple(study.variants), targets=study.targets, seed=seed, blur=blur, calibrated=study.calibrated,
         options={label: options for label, (_, options) in study.variants.items() if options},
         variants={label: method for label, (method, _) in study.variants.items()},
     )  # fmt: skip
-    only = balanced(lvlm, benchmark, limit, folder, report) if "incorrect" in study.subsets else None
-    evaluate(lvlm, benchmark, plan, folder, limit=limit, only=only, report=report)
+    only = balanced(lvlm, benchmark, limit, folder, progress) if "incorrect" in study.subsets else None
+    evaluate(lvlm, benchmark, plan, folder, limit=limit, only=only, progress=progress)
     run = read_run(folder)
     present = {row["method"] for row in run.rows["result"]}
     lost = {row["method"]: row["reason"] for row in run.rows["failure"] if row["method"] not in present}
@@ -80,7 +81,7 @@ def _page(name: str, about: str, tables: str, folder: Path) -> Path:
 
 def _measure(
     profile: Profile, lvlm: Lvlm, benchmark: Benchmark, folder: Path, limit: int, seed: int, blur: float | None,
-    report: Report,
+    progress: Progress,
 ) -> dict[str, list[Point] | str]:  # fmt: skip
     """Points of every item, or why it has none. What went wrong is tried again the next time."""
     radius = benchmark.blur if blur is None else check_blur(blur)
@@ -93,14 +94,14 @@ def _measure(
     with Journal(folder / "points.jsonl", settings) as journal:
         missing = [index for index, key in enumerate(keys) if key not in journal.known]
         for done, index in enumerate(missing, len(keys) - len(missing)):
-            report(done, len(keys), keys[index])
+            progress(done, len(keys), keys[index])
             try:
                 with running("the study"):
                     frozen = trace(lvlm, benchmark.example(index))
                     journal.add(keys[index], profile.measure(lvlm, frozen, radius, noise(seed, index)))
             except VTraceError as error:
                 lost[keys[index]] = str(error)
-        report(len(keys), len(keys), "")
+        progress(len(keys), len(keys))
         return {key: lost[key] if key in lost else journal.known[key] for key in keys}
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..attribution import Attribution
-from ..colours import DARK_STOPS, STOPS
+from ..attribution.result import Attribution
 from ..errors import InputError
-from ..spans import word_pieces
-from ..targets import find_target
-from ..types import Target, Trace
+from ..tracing.spans import word_pieces
+from ..tracing.targets import find_target
+from ..types import Panel, Target, Trace
+from .palette import DARK_STOPS, STOPS
 from .quantise import BUDGET, choose_depth, encode
 
 MAX_SIDE = 1200  # pixels of an embedded picture
@@ -97,7 +97,7 @@ def _pictures(attribution: Attribution) -> dict[str, Any]:
     return {
         "panels": [
             {
-                "title": trace.panel_name(image, view),
+                "title": trace.panel_name(Panel(image, view)),
                 "image": image if image < len(trace.images) else None,
                 "size": _size(trace, image),
                 "view": view,
@@ -146,8 +146,8 @@ def _methods(results: Sequence[Attribution]) -> tuple[list[dict[str, Any]], list
     entries: dict[str, dict[str, Any]] = {}
     tensors: list[Any] = []
     for result in results:
-        options = result.variant if result.variant is not None else dataclasses.asdict(result.options)
-        entry = entries.setdefault(f"{result.method} {sorted(options.items())}", _method(result, options))
+        key = f"{result.method} {sorted(result.options.items())}"
+        entry = entries.setdefault(key, _method(result, result.options))
         if result.pairwise is None:
             entry["exported"].append(_fixed(result))
             continue

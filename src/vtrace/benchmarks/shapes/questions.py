@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...types import Span
 from .scene import COLOURS, SHAPES, Scene, Thing
 
 ANSWER_MARK = "Final answer:"
@@ -145,14 +146,14 @@ TASKS: dict[str, Callable[[Scene, random.Random], Draft | None]] = {
 }
 
 
-def unmark(question: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+def unmark(question: str) -> tuple[str, tuple[Span, ...]]:
     """The question without its marks, and the character spans of the marked words."""
     text, spans, start = "", [], 0
     for character in question:
         if character == "{":
             start = len(text)
         elif character == "}":
-            spans.append((start, len(text)))
+            spans.append(Span(start, len(text)))
         else:
             text += character
     return text, tuple(spans)

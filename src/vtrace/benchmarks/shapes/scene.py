@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
+from ...types import Box
+
 SHAPES = ("circle", "square", "triangle", "star", "cross")
 COLOURS = {
     "red": (208, 38, 44),
@@ -66,10 +68,10 @@ class Thing:
         return f"row {self.row} column {self.column}"
 
     @property
-    def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom in pixels of the drawn outline."""
+    def box(self) -> Box:
+        """Around the drawn outline."""
         xs, ys = zip(*_outline(self), strict=True)
-        return min(xs), min(ys), max(xs), max(ys)
+        return Box(min(xs), min(ys), max(xs), max(ys))
 
 
 @dataclass(frozen=True)

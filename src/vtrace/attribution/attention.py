@@ -1,0 +1,88 @@
+"""Attention weights a block of receivers at a time: nothing of size H×T×T is ever stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..lvlm.layer import Layer
+
+BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for the weights of one block: what a cache, or a launch, likes best
+ReceiverSet = slice | Tensor  # a contiguous run of positions, or sorted positions
+
+
+class AttentionBlock(NamedTuple):
+    """A block of receivers, and their weights over all sources they can see: H,r,seen; float32."""
+
+    receivers: ReceiverSet
+    weights: Tensor
+
+
+def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
+    """Yield the attention weights of a layer, some or all receivers, block by block.
+
+    The weights live in a buffer that the next block overwrites.
+    """
+    heads, length, _ = layer.query.shape
+    wanted = slice(0, length) if receivers is None else receivers
+    count = wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
+    step = min(count, max(16, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
+    scratch = Scratch()
+    query, key_t = layer.query.float() * layer.scaling, layer.key.float().mT
+    for block in _split(wanted, step):
+        seen = _last(block) + 1 if layer.mask is None else length
+        weights = grouped(query[:, block], key_t[..., :seen], scratch)
+        _hide(weights, block, layer.mask)
+        yield AttentionBlock(block, torch.softmax(weights, dim=-1, out=weights))
+
+
+def _hide(weights: Tensor, block: ReceiverSet, mask: Tensor | None) -> None:
+    """Make what a receiver cannot see weigh nothing."""
+    if mask is None:  # only columns after the first receiver can be later than their row
+        first, last = _first(block), _last(block)
+        own = torch.arange(first, last + 1, device=weights.device) if isinstance(block, slice) else block
+        late = torch.arange(first, last + 1, device=weights.device) > own[:, None]
+        weights[..., first:].masked_fill_(late, float("-inf"))
+    elif mask.dtype == torch.bool:
+        weights.masked_fill_(~mask[block], float("-inf"))
+    else:
+        weights += mask[block]
+
+
+def _first(block: ReceiverSet) -> int:
+    return block.start if isinstance(block, slice) else int(block[0])
+
+
+def _last(block: ReceiverSet) -> int:
+    return block.stop - 1 if isinstance(block, slice) else int(block[-1])
+
+
+class Scratch:
+    """Room for one block at a time, used again and again: fresh pages cost as much as the sums in them."""
+
+    room: Tensor | None = None
+
+    def take(self, size: int, like: Tensor) -> Tensor:
+        if self.room is None or len(self.room) < size:
+            self.room = torch.empty(2 * size, device=like.device)  # causal blocks grow: not every one anew
+        return self.room[:size]
+
+
+def grouped(rows: Tensor, columns: Tensor, scratch: Scratch) -> Tensor:
+    """Product of H,r,d with G,d,c, where H/G consecutive heads share one of the G matrices; lives in `scratch`."""
+    heads, count, size = rows.shape
+    groups, _, width = columns.shape
+    out = scratch.take(heads * count * width, rows).view(groups, heads // groups * count, width)
+    torch.bmm(rows.reshape(groups, -1, size), columns, out=out)
+    return out.view(heads, count, width)
+
+
+def _split(receivers: ReceiverSet, step: int) -> Iterator[ReceiverSet]:
+    if isinstance(receivers, Tensor):
+        yield from receivers.split(step)
+    else:
+        for start in range(receivers.start, receivers.stop, step):
+            yield slice(start, min(start + step, receivers.stop))

@@ -1,0 +1,55 @@
+"""Everything that changes a VTrace score. The defaults are the paper's."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ..errors import InputError
+from ..types import ReadAt
+
+CalibrateOn = Literal["response", "target"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the method, checked when they are set.
+
+    Args:
+        gamma: weight of every further edge of a path; 0 leaves nothing, 1 is the paper's.
+        centring: subtract the mean write within image and question positions (stage 1).
+        multihop: sum indirect paths (stage 2); without it, scores are the direct edges.
+        hops: longest path that counts on either side of a token; 0 for all.
+        calibrate: put image and text on one scale (stage 3).
+        calibrate_on: whose likelihood the calibration measures.
+        receivers: where the target is read.
+    """
+
+    gamma: float = 1.0
+    centring: bool = True
+    multihop: bool = True
+    hops: int = 0
+    calibrate: bool = True
+    calibrate_on: CalibrateOn = "response"
+    receivers: ReadAt = "predictor"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.gamma) and self.gamma >= 0):
+            raise InputError(f"gamma is {self.gamma}; it must be zero or positive")
+        if self.hops < 0:
+            raise InputError(f"hops is {self.hops}; it must be zero, for all, or positive")
+        if self.receivers not in get_args(ReadAt):
+            raise InputError(f"receivers is {self.receivers!r}; use 'predictor' or 'token'")
+        if self.calibrate_on not in get_args(CalibrateOn):
+            raise InputError(f"calibrate_on is {self.calibrate_on!r}; use 'response' or 'target'")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Options from a mapping; a name that does not exist is an error that lists those that do."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        if unknown := set(given) - set(names):
+            raise InputError(f"unknown option {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+        return cls(**given)

@@ -1,0 +1,74 @@
+"""Stage 1: who wrote into whom, as a modality-centred pairwise matrix W (Eqs. 2 to 4).
+
+One attention layer at a time is folded into W and forgotten. The d-dimensional writes f are never
+built: an inner product with the update Δ equals one in head space, ⟨v O_h, Δ⟩ = ⟨v, O_h Δ⟩, and
+centring the values within a modality centres the writes, because the projection is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..lvlm.layer import Layer
+from .attention import ReceiverSet, Scratch, attention_rows, grouped
+
+EPSILON = 1e-12
+
+
+class EdgeBlock(NamedTuple):
+    """A block of receivers, and their edges from every source they see: r,seen."""
+
+    receivers: ReceiverSet
+    edges: Tensor
+
+
+class PairwiseMatrix:
+    """Accumulates W over layers. W[i, j] is the contribution of source i to receiver j, for i < j."""
+
+    def __init__(self, length: int, groups: list[Tensor], device: torch.device | str = "cpu"):
+        """`groups` are the position sets to centre within: image and question, or none."""
+        self.groups = [group.to(device) for group in groups if len(group)]
+        self.layers = 0
+        self._rows = torch.zeros(length, length, device=device)  # receiver-major: blocks of rows are contiguous
+
+    def add(self, layer: Layer) -> None:
+        """Fold one layer in."""
+        update = layer.update.float()
+        direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
+        for rows, edges in edge_rows(layer, centre(layer.value.float(), self.groups), direction):
+            self._rows[rows, : edges.shape[1]] += edges.to(self._rows.device)
+        self.layers += 1
+
+    def finish(self) -> Tensor:
+        """W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""
+        return self._rows.tril_(diagonal=-1).div_(self.layers).T
+
+
+def edge_rows(layer: Layer, value: Tensor, direction: Tensor) -> Iterator[EdgeBlock]:
+    """Blocks of receivers and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see: r,seen.
+
+    `value` G,T,d_h are the layer's values, centred or not; `direction` T,d is what each receiver's writes are
+    projected on. A block is valid until the next one is asked for.
+    """
+    heads, length, size = layer.query.shape
+    direction = direction if layer.gain is None else direction * layer.gain[:, None]
+    reading = (direction @ layer.projection.float()).view(length, heads, size).transpose(0, 1)  # O_h û_j: H,T,d_h
+    value_t, scratch = value.mT, Scratch()
+    for rows, weights in attention_rows(layer):
+        aligned = grouped(reading[:, rows], value_t[..., : weights.shape[-1]], scratch)
+        edges = aligned[0].mul_(weights[0])
+        for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
+            edges.addcmul_(weights[head], aligned[head])
+        yield EdgeBlock(rows, edges.relu_())
+
+
+def centre(value: Tensor, groups: list[Tensor]) -> Tensor:
+    """Subtract from each position the mean over its group (Eq. 3); positions in no group keep theirs."""
+    value = value.clone() if groups else value
+    for group in (g.to(value.device) for g in groups):  # layers of a large model live on several devices
+        value[:, group] -= value[:, group].mean(dim=1, keepdim=True)
+    return value

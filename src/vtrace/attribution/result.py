@@ -1,0 +1,135 @@
+"""The result: how much a target relies on every earlier position, and the joint ranking of patches and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from ..errors import InputError
+from ..system.presentation import Presentable
+from ..tracing.targets import TargetSpec, find_target
+from ..types import Box, Calibration, Panel, Target, Trace
+from .options import Options
+from .pipeline import log_scores_of, score
+
+
+@dataclass(frozen=True)
+class RankedInput:
+    """One line of the joint ranking: an image patch or a question word."""
+
+    kind: Literal["image", "question"]
+    label: str
+    score: float  # share of all image and question scores
+    positions: tuple[int, ...]
+    image: int | None = None
+    box: Box | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Attribution(Presentable):
+    """How much a target relies on every earlier position.
+
+    `scores` are shares: over image and question positions they sum to one (in size, for methods whose
+    scores can be negative). Earlier response and template positions are on the same scale. The paper's u
+    is scores · exp(log_scale).
+    """
+
+    trace: Trace
+    target: Target
+    method: str
+    options: Mapping[str, Any]  # of the method, as it ran
+    scores: np.ndarray  # T
+    log_scale: float
+    calibration: Calibration
+    details: Mapping[str, Any] = field(default_factory=dict)  # what else the method found out
+    likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
+    pairwise: Tensor | None = None  # T,T: W, source by receiver
+
+    @property
+    def image_share(self) -> float:
+        return float(np.abs(self.scores[self.trace.positions("image")]).sum())
+
+    @property
+    def text_share(self) -> float:
+        return float(np.abs(self.scores[self.trace.positions("question")]).sum())
+
+    def picture_share(self, image: int) -> float:
+        """Share of one picture, in all its views."""
+        return self._share(p.position for p in self.trace.patches if p.image == image)
+
+    def panel_share(self, panel: Panel) -> float:
+        """Share of one view of a picture."""
+        return self._share(p.position for p in self.trace.patches if (p.image, p.view) == panel)
+
+    def _share(self, positions: Iterable[int]) -> float:
+        return float(np.abs(self.scores[list(positions)]).sum())
+
+    @property
+    def picture_shares(self) -> list[float]:
+        """Share of every picture; together they are the image share."""
+        return [self.picture_share(image) for image in sorted({p.image for p in self.trace.patches})]
+
+    @property
+    def uncalibrated(self) -> np.ndarray:
+        """The scores before the image scale was applied, as shares again."""
+        image, text = self.trace.positions("image"), self.trace.positions("question")
+        scores = self.scores.copy()
+        scores[image] /= self.calibration.scale
+        return scores / (np.abs(scores[image + text]).sum() or 1.0)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader should know before trusting the picture."""
+        notes = []
+        if self.trace.finish == "length":
+            notes.append("the response was cut off at the token budget")
+        if self.trace.answer is None:
+            notes.append("the response has no 'Final answer:' line")
+        if self.calibration.status.startswith("not applied"):
+            notes.append(f"calibration {self.calibration.status}")
+        return notes
+
+    def top(self, count: int = 10) -> list[RankedInput]:
+        """Patches and words of the question in one ranking."""
+        return self.ranking()[:count]
+
+    def ranking(self) -> list[RankedInput]:
+        """All patches and question words, strongest first; ties keep the order of the sequence."""
+        items = [
+            RankedInput(
+                "image",
+                f"{self.trace.panel_name(Panel(p.image, p.view))} patch row {p.row + 1} column {p.column + 1}".strip(),
+                float(self.scores[p.position]), (p.position,), p.image, p.box,
+            )
+            for p in self.trace.patches
+        ]  # fmt: skip
+        items += [
+            RankedInput("question", w.text, float(self.scores[w.start : w.stop].sum()), tuple(range(w.start, w.stop)))
+            for w in self.trace.words
+            if w.kind == "question"
+        ]
+        return sorted(items, key=lambda item: -item.score)
+
+    def retarget(self, target: TargetSpec) -> Attribution:
+        """The same for another target: instant, because W and the padded likelihoods are kept."""
+        found = find_target(self.trace, target)
+        shares = score(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
+        return replace(self, target=found, **shares._asdict())
+
+    def every_token(self) -> np.ndarray:
+        """Uncalibrated log u with every response token as a target of its own: T,n; -inf is zero."""
+        targets = [Target("token", (p,)) for p in range(self.trace.prompt_length, len(self.trace))]
+        return log_scores_of(self._matrix(), targets, Options.of(self.options)).cpu().numpy()
+
+    def _matrix(self) -> Tensor:
+        if self.pairwise is None:
+            raise InputError("this attribution holds scores only; save it with its matrix to change the target")
+        return self.pairwise
+
+    def __repr__(self) -> str:
+        strongest = ", ".join(f"{item.label} {item.score:.0%}" for item in self.top(3))
+        return f"<{self.method} attribution of {self.target.name!r}: image {self.image_share:.0%}; {strongest}>"

@@ -1,0 +1,53 @@
+"""Scores of any method as shares of all image and question scores, with stage 3 applied where it is wanted."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..types import Calibration, Trace
+from .calibrate import Likelihoods, calibrate
+
+
+class Shares(NamedTuple):
+    """Scores that sum to one over the inputs, the logarithm of what they were divided by, and how they were scaled."""
+
+    scores: np.ndarray  # T
+    log_scale: float
+    calibration: Calibration
+
+
+def to_shares(trace: Trace, raw: np.ndarray, likelihoods: np.ndarray | None, calibrated: bool) -> Shares:
+    """Divide scores (T) by their sum over image and question, in size; calibrate the image first, if wanted.
+
+    `likelihoods` are log p of the tokens to calibrate on: clean, image, text, both padded (4,n).
+    """
+    image, text = trace.positions("image"), trace.positions("question")
+    sums = float(np.abs(raw[image]).sum()), float(np.abs(raw[text]).sum())
+    totals = None if likelihoods is None else Likelihoods(*map(float, likelihoods.sum(axis=1)))
+    calibration = calibrate(totals if calibrated else None, *sums)
+    if calibrated and not image:
+        calibration = Calibration("skipped: there is no picture to weigh the text against")
+    scaled = raw.copy()
+    scaled[image] *= calibration.scale
+    total = float(np.abs(scaled[image + text]).sum()) or 1.0
+    return Shares(scaled / total, math.log(total), calibration)
+
+
+class RelativeScores(NamedTuple):
+    """Scores as multiples of the strongest input, and the logarithm of that input."""
+
+    values: np.ndarray  # T
+    log_strongest: float
+
+
+def relative_to_inputs(logs: np.ndarray, inputs: list[int]) -> RelativeScores:
+    """From logarithms (T), which can be beyond the range of floats, to scores."""
+    top = logs[inputs].max() if inputs else -math.inf
+    top = float(top) if math.isfinite(top) else 0.0
+    with np.errstate(over="ignore"):
+        raw = np.exp(logs - top)
+    # A response token can outweigh every input beyond the range of floats.
+    return RelativeScores(np.nan_to_num(raw, nan=np.nan, posinf=np.finfo(np.float64).max), top)

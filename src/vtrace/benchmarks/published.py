@@ -1,0 +1,95 @@
+"""Public benchmarks: what is known of each, and how one is opened from the hub, a folder or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import InputError, first_line
+from ..types import AnswerKind, Example
+from .benchmark import Benchmark
+from .readers.hub import fetch
+from .readers.parquet import read_parquet
+from .readers.rows import Row, Rows, unique
+from .readers.tsv import read_tsv, tsv_example
+
+BLUR = 1 / 12  # of the longer side, for photographs and diagrams
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A public benchmark as data; `key` and `example` read one row of its own columns."""
+
+    name: str
+    title: str
+    size: int
+    licence: str  # as its card states it
+    hub: tuple[str, ...]  # repositories that hold it, the first one first
+    files: tuple[str, ...]  # patterns of its files there
+    tsv: str  # its file in VLMEvalKit
+    columns: tuple[str, ...]
+    key: Callable[[Row], str]
+    example: Callable[[Row], Example]
+    free: AnswerKind = "words"  # the kind of answers that are no option
+    keep: Callable[[Row], bool] = lambda row: True
+
+
+def open_source(source: Source, data: Path | None = None) -> Benchmark:
+    """From the hub, or from `data`: a folder of Parquet files, a Parquet file, or a TSV file."""
+    place = data or fetch(source.hub, source.files, source.title)
+    if not place.exists():
+        raise InputError(f"there is no {place}; give a folder of Parquet files, a Parquet file or a TSV file")
+    paths = [place] if place.is_file() else _files(source, place)
+    make: Callable[[Row], Example]
+    if paths[0].suffix == ".tsv":
+        rows, make = read_tsv(paths[0], source.title), partial(tsv_example, free=source.free)
+        keys = [row["index"] for row in rows.texts]
+    else:
+        rows, make = read_parquet(paths, source.columns, source.title), source.example
+        keys = [_read(source.key, row) for row in rows.texts]
+    kept = [index for index, row in enumerate(rows.texts) if source.keep(row)]
+    return _benchmark(source, rows, make, kept, unique(keys[index] for index in kept))
+
+
+def _benchmark(
+    source: Source, rows: Rows, make: Callable[[Row], Example], kept: list[int], keys: list[str]
+) -> Benchmark:
+    def example(number: int) -> Example:
+        return replace(_read(make, rows.whole(kept[number])), key=keys[number])
+
+    return Benchmark(source.name, len(kept), keys.__getitem__, example, BLUR, rows.lost)
+
+
+def _read(make: Callable[[Row], T], row: Row) -> T:
+    """Cells can hold anything; what a reader stumbles over is a reason to leave the item out."""
+    try:
+        return make(row)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"the row cannot be read: {type(error).__name__}: {first_line(error)[:120]}") from error
+
+
+def _files(source: Source, folder: Path) -> list[Path]:
+    """Files of the benchmark in a folder: laid out as on the hub, or side by side, or the TSV file."""
+    tables = sorted(folder.rglob("*.parquet"))
+    names = {path: path.relative_to(folder).as_posix() for path in tables}
+    for patterns in (source.files, [pattern.rpartition("/")[2] for pattern in source.files]):
+        if found := [path for path in tables if _matches(names[path], patterns)]:
+            return found
+    if (table := folder / f"{source.tsv}.tsv").is_file():
+        return [table]
+    there = ", ".join(list(names.values())[:3]) or "no Parquet file"
+    raise InputError(
+        f"{folder} has neither {' nor '.join(source.files)} nor {source.tsv}.tsv (there is {there}); "
+        "give the file itself"
+    )
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)

@@ -1,0 +1,58 @@
+"""Shapes: the seeded world of the embedded models, with evidence known by construction."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from PIL import Image
+
+from ...types import Box, Span
+from .questions import ANSWER_MARK, TASKS, unmark
+from .scene import NURSERY, SCHOOL, SPLITS, WORLD, Scene, World, random_scene, render
+
+__all__ = ["ANSWER_MARK", "NURSERY", "SCHOOL", "SPLITS", "TASKS", "WORLD", "Sample", "World", "ask", "sample"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One question about one picture, and everything that is known about it."""
+
+    key: str
+    task: str
+    scene: Scene
+    question: str
+    reasoning: str
+    answer: str
+    evidence_boxes: tuple[Box, ...]
+    evidence_words: tuple[Span, ...]  # characters of the question
+
+    @property
+    def image(self) -> Image.Image:
+        return render(self.scene)
+
+    @property
+    def response(self) -> str:
+        return f"{self.reasoning}\n{ANSWER_MARK} {self.answer}"
+
+
+def sample(split: str, index: int, world: World = WORLD) -> Sample:
+    """The index-th sample of a split; tasks take turns, everything else is seeded by split and index."""
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
+    task = list(TASKS)[index % len(TASKS)]
+    rng = random.Random(f"shapes/{split}/{index}")
+    while True:
+        scene = random_scene(rng, world=world)
+        if scene.split == split and (found := ask(scene, task, rng, f"{split}-{index:05d}")):
+            return found
+
+
+def ask(scene: Scene, task: str, rng: random.Random, key: str = "") -> Sample | None:
+    """A question of the task about the scene, or None if the scene admits none."""
+    draft = TASKS[task](scene, rng)
+    if draft is None:
+        return None
+    question, words = unmark(draft.question)
+    boxes = tuple(thing.box for thing in draft.evidence)
+    return Sample(key, task, scene, question, draft.reasoning, draft.answer, boxes, words)

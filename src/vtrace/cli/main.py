@@ -1,0 +1,77 @@
+"""The command line: thin. Results go to stdout, progress and errors to stderr.
+
+Exit codes: 0 fine, 2 bad input, 3 a model that cannot be used, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..errors import ModelError, VTraceError
+from . import benchmarks, compare, doctor, evaluate, explain, models, serve
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help="What did this vision-language model base its answer on?",
+    epilog="Example:  vtrace explain picture.png 'Where is the red star?' --target answer --html report.html",
+)  # fmt: skip
+app.command(epilog=explain.EXAMPLES)(explain.explain)
+app.command(epilog=compare.EXAMPLES)(compare.compare)
+app.command(epilog="Example:  vtrace methods --json | jq '.ifr.options'")(compare.methods)
+app.command(epilog="Example:  vtrace benchmarks --json | jq '.[] | select(.size < 1000) | .name'")(
+    benchmarks.benchmarks
+)
+app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command(epilog=evaluate.TABLE_EXAMPLES)(evaluate.table)
+app.command(epilog=evaluate.STUDY_EXAMPLES)(evaluate.study)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
+app.command(epilog="Example:  vtrace models --json | jq '.families[].name'")(models.models)
+app.command(epilog="Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000")(doctor.doctor)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"vtrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+def main() -> None:
+    """Entry point: errors a user can act on become one line and an exit code."""
+    try:
+        _quieten()
+        app(standalone_mode=True)
+    except VTraceError as error:
+        print(f"vtrace: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        print("vtrace: out of memory; use a smaller picture, a smaller model, or --device cpu", file=sys.stderr)
+        sys.exit(ModelError.exit_code)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:  # typer has already turned the key press into an exit
+            print("vtrace: interrupted; no file was left half-written", file=sys.stderr)
+        raise
+
+
+def _quieten() -> None:
+    """Keep the libraries' own progress bars and notices off stderr, unless the user asked for them."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

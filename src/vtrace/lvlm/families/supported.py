@@ -1,0 +1,55 @@
+"""Which model families are supported, and why others are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+from ...errors import ModelError
+from .family import Family
+from .gemma import GEMMA3
+from .idefics import IDEFICS3
+from .internvl import INTERNVL
+from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
+from .paligemma import PALIGEMMA
+from .pixtral import PIXTRAL
+from .qwen_vl import GLM_V, QWEN2_VL, QWEN3_VL
+from .text import TEXT
+
+FAMILIES = (
+    QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PALIGEMMA, PIXTRAL, GLM_V, TEXT,
+)  # fmt: skip
+_CROSS = "pictures reach it through cross-attention and have no positions in the sequence that could be scored"
+_LINEAR = "some of its layers have no attention weights, so what they move between positions cannot be traced"
+_CAPPED = "it caps its attention logits, and the captured softmax would not be the model's"
+_RESAMPLED = "its image tokens are queries over the whole picture, so no token shows one place"
+REFUSED = {  # why, by model type
+    "mllama": _CROSS,
+    "idefics": _CROSS,
+    "gemma2": _CAPPED,
+    "gpt_oss": "its attention has sinks: weights that go to no position, which the method does not account for",
+    "paligemma": f"PaliGemma 2 has Gemma 2 inside: {_CAPPED}",
+    "qwen3_next": _LINEAR,
+    "qwen3_5": _LINEAR,
+    "qwen3_5_moe": _LINEAR,
+    "blip-2": _RESAMPLED,
+    "instructblip": _RESAMPLED,
+    "idefics2": _RESAMPLED,
+}
+
+
+def has_pictures(family: Family) -> bool:
+    return family is not TEXT
+
+
+def family_of(config: Any, name: str) -> Family:
+    """The family of a configuration, or an error that says why there is none."""
+    kind = config.model_type
+    for family in FAMILIES:
+        if kind in family.model_types and family.fits(config):
+            return family
+    if kind in REFUSED:
+        raise ModelError(f"{name} is a {kind!r} model, which cannot be explained: {REFUSED[kind]}")
+    sort = "model family" if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else "text-only model"
+    raise ModelError(f"the {sort} {kind!r} of {name} is not supported yet; see: vtrace models")

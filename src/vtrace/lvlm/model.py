@@ -1,0 +1,51 @@
+"""A loaded model: its weights, its processor, and what is known about its family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .families.family import Family
+from .revision import revision_of
+from .seam import Seam
+
+
+@dataclass(frozen=True)
+class Lvlm:
+    """A model, its processor, and what is known about its family."""
+
+    name: str
+    model: Any
+    processor: Any
+    family: Family
+
+    @property
+    def seam(self) -> Seam:
+        tokenizer = self.processor.tokenizer
+        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        return Seam(self.model, self.family, pad)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def context(self) -> int:
+        """Longest sequence the decoder was made for."""
+        return self.model.config.get_text_config().max_position_embeddings
+
+    @property
+    def image_token_id(self) -> int | None:
+        """None for a model without pictures."""
+        return getattr(self.model.config, "image_token_id", None)
+
+    @property
+    def revision(self) -> str:
+        """Tells apart models of the same name."""
+        return revision_of(self.model)

@@ -1,0 +1,198 @@
+"""Every method on one interface: a function of a session and a target, and its options as keywords.
+
+The dictionary below is the whole registry. A method's options are the keywords of its function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_type_hints
+
+import numpy as np
+
+from ..attribution.result import Attribution
+from ..attribution.shares import to_shares
+from ..errors import InputError, ModelError, VTraceError, running
+from ..types import Target
+from .all_paths import attention_multihop, cage, ifr_multihop
+from .alti import alti, alti_logit
+from .attnlrp import attnlrp
+from .chefer import chefer
+from .controls import attention, centre, position, random
+from .flashtrace import flashtrace
+from .flowtracer import flowtracer
+from .glimpse import glimpse
+from .gradients import gradient, integrated_gradients
+from .heta import heta
+from .ifr import ifr
+from .loo import leave_one_out
+from .option_types import check_choice
+from .ordered import ordered
+from .outcome import Outcome
+from .reagent import reagent
+from .rollout import rollout
+from .session import TraceSession
+from .vtrace import vtrace
+
+MethodFunction = Callable[..., Outcome | Attribution]
+Need = Literal["layers", "pairwise matrix", "backward passes", "extra passes", "picture"]
+Speed = Literal["instant", "quick", "slow"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and what a user should know before choosing it."""
+
+    run: MethodFunction
+    about: str
+    needs: tuple[Need, ...]
+    cost: str  # in forward passes
+    speed: Speed = "instant"  # instant: little beyond the instrumented pass; quick: a few passes; slow: many
+    status: str = "as published"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keywords and their defaults."""
+        found = inspect.signature(self.run).parameters.values()
+        return {p.name: p.default for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    def check(self, name: str, options: dict[str, Any]) -> None:
+        """Refuse options that the method does not have, and values that they cannot take."""
+        kinds = get_type_hints(self.run, include_extras=True)
+        for option, value in options.items():
+            if option not in self.options:
+                raise InputError(f"{name} has no option {option!r}; it has: {', '.join(self.options) or 'none'}")
+            check_choice(f"{name}.{option}", value, kinds[option])
+
+
+LAYERS: Need = "layers"  # of an instrumented pass, kept
+MATRIX: Need = "pairwise matrix"  # for which layers need not be kept
+BACKWARD: Need = "backward passes"
+EXTRA: Need = "extra passes"
+PICTURE: Need = "picture"
+ADAPTED = "adapted: published for text"
+
+METHODS: dict[str, Method] = {
+    "vtrace": Method(vtrace, "centred writes, all paths, calibrated", (MATRIX,), "4"),
+    "vtrace-ordered": Method(
+        ordered, "writes composed in the order of layers, all paths between tokens", (LAYERS,), "1",
+        status="our own variant",
+    ),
+    "rollout": Method(rollout, "head-mean attention multiplied over layers", (LAYERS,), "1"),
+    "ifr": Method(
+        ifr, "L1 proximity of writes to the receiver's residual", (LAYERS,), "1, + sums per target token",
+        status="as token scores, in FlashTrace's form",
+    ),
+    "flashtrace": Method(flashtrace, "IFR of a span, traced on through the response", (LAYERS,), "1"),
+    "flowtracer": Method(
+        flowtracer, "flow to the answer over head-mean attention", (LAYERS,), "1",
+        status="from summaries: no code is public",
+    ),
+    "attnlrp": Method(
+        attnlrp, "relevance propagation through attention", (BACKWARD,), "1 + 1 backward (+ 1 from 512 tokens)",
+        "quick", "as published; LRP is patented, see its page",
+    ),
+    "reagent": Method(
+        reagent, "replace inputs at random, learn whose absence hurts", (EXTRA, PICTURE), "up to 2 x steps x probes",
+        "slow", ADAPTED,
+    ),
+    "heta": Method(
+        heta, "attention gate x (curvature + information)", (LAYERS, BACKWARD, EXTRA), "inputs x (1 + 7 x probes)",
+        "slow", ADAPTED,
+    ),
+    "alti": Method(alti, "L1 proximity multiplied over layers", (LAYERS,), "1 + T x T x H x d sums", "slow"),
+    "alti-logit": Method(
+        alti_logit, "logits written by attention, handed down by ALTI", (LAYERS,), "as alti, + 1", "slow"
+    ),
+    "chefer": Method(
+        chefer, "attention times its gradient, positive part", (LAYERS, BACKWARD), "2 + 1 backward",
+        "quick", "as published, for a sum of logits",
+    ),
+    "glimpse": Method(
+        glimpse, "weighted gradient attention, responses weighted by alignment", (LAYERS, BACKWARD),
+        "2, + 1 backward per target token", "slow", "from a third-party guide",
+    ),
+    "cage": Method(
+        cage, "row-normalised all-paths over the response", (LAYERS, MATRIX), "1",
+        status="adapted: over VTrace's matrix",
+    ),
+    "ifr-multihop": Method(
+        ifr_multihop, "the paper's all-paths sum over IFR", (LAYERS,), "1 + T x T x H x d sums", "slow",
+        "the paper's composition",
+    ),
+    "attention-multihop": Method(
+        attention_multihop, "the paper's all-paths sum over mean attention", (LAYERS,), "1",
+        status="a control for the matrix",
+    ),
+    "loo": Method(
+        leave_one_out, "blur one patch or pad one word: measured dependence", (EXTRA, PICTURE),
+        "1 + 1 per input, with the vision tower", "slow", "reference",
+    ),
+    "ig": Method(
+        integrated_gradients, "gradients on the way from padded inputs", (BACKWARD,), "steps x (1 + 1 backward)",
+        "slow", "as published, on embeddings",
+    ),
+    "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", "quick", "control"),
+    "attention": Method(attention, "attention weights of the target", (LAYERS,), "1", status="control"),
+    "random": Method(random, "noise", (), "0", status="control"),
+    "centre": Method(centre, "a prior on the middle", (), "0", status="control"),
+    "position": Method(position, "score increases with position", (), "0", status="control"),
+}  # fmt: skip
+
+
+def names_of(*speeds: Speed) -> list[str]:
+    """Methods of these speeds."""
+    return [name for name, method in METHODS.items() if method.speed in speeds]
+
+
+def parse_names(text: str) -> list[str]:
+    """Methods from "vtrace,ifr", or from a group: "instant", "quick" (with the instant ones) or "all"."""
+    groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(METHODS)}
+    names = groups.get(text) or list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        find_method(name)
+    return names
+
+
+def find_method(name: str) -> Method:
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def needs_layers(names: Sequence[str]) -> bool:
+    """Whether one of these methods needs the layers of the instrumented pass to be kept."""
+    return any(LAYERS in find_method(name).needs for name in names)
+
+
+def run_method(
+    name: str, session: TraceSession, target: Target, calibrated: bool = False, **options: Any
+) -> Attribution:
+    """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
+    method = find_method(name)
+    method.check(name, options)
+    with running(name):
+        try:
+            outcome = method.run(session, target, **options)
+        except VTraceError as error:
+            raise type(error)(f"{name}: {error}") from error
+        if isinstance(outcome, Attribution):
+            return outcome
+        return _as_attribution(name, session, target, outcome, calibrated, {**method.options, **options})
+
+
+def _as_attribution(
+    name: str, session: TraceSession, target: Target, outcome: Outcome, calibrated: bool, options: dict[str, Any]
+) -> Attribution:
+    raw = outcome.scores.detach().cpu().double().numpy().copy()
+    if not np.isfinite(raw).all():
+        raise ModelError(f"{name}: scores are not finite at position {int(np.argmin(np.isfinite(raw)))}")
+    raw[min(target.receivers(options.get("receivers", "predictor"))) :] = 0  # a target relies on what came before
+    likelihoods = session.padded_likelihoods() if calibrated and session.trace.patches else None
+    shares = to_shares(session.trace, raw, likelihoods, calibrated)
+    return Attribution(
+        trace=session.trace, target=target, method=name, options={**options, "calibrated": calibrated},
+        details=outcome.details, **shares._asdict(),
+    )  # fmt: skip

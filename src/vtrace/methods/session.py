@@ -1,0 +1,178 @@
+"""One frozen trace in front of one model: everything that methods ask of the model, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..attribution.pairwise import PairwiseMatrix
+from ..errors import InputError
+from ..lvlm.families.family import Arguments
+from ..lvlm.gradients import Gradient, differentiate
+from ..lvlm.layer import Layer
+from ..lvlm.model import Lvlm
+from ..lvlm.seam import Seam
+from ..tracing.perturbation import Perturbation
+from ..tracing.prompt import encode_trace
+from ..types import Progress, ReadAt, Target, Trace, silent
+from .timing import Result, StageClock, Timed
+
+INSTRUMENTED = "instrumented pass"
+
+
+class Recording(NamedTuple):
+    """What an instrumented pass kept."""
+
+    layers: list[Layer]
+    clean: Tensor  # n: log p of every response token
+
+
+class TraceSession:
+    """A model and a trace. Properties are facts; what runs the model is a method.
+
+    Args:
+        seam: the model, seen from its decoder.
+        trace: the frozen response.
+        arguments: what the decoder is called with for the whole sequence.
+        lvlm: the whole model, for methods that change the picture.
+        keep_layers: keep queries, keys, values and residuals of the instrumented pass for all methods; otherwise
+            every layer is folded into W as it comes and forgotten, which needs less memory.
+    """
+
+    def __init__(
+        self, seam: Seam, trace: Trace, arguments: Arguments, lvlm: Lvlm | None = None, *, keep_layers: bool = True
+    ):
+        self.seam, self.trace, self.arguments = seam, trace, arguments
+        self.progress: Progress = silent
+        self._lvlm, self._keep_layers = lvlm, keep_layers
+        self._clock = StageClock()
+
+    @classmethod
+    def open(cls, lvlm: Lvlm, trace: Trace, *, keep_layers: bool = True) -> TraceSession:
+        """Encode the trace, and stand ready."""
+        return cls(lvlm.seam, trace, encode_trace(lvlm, trace), lvlm, keep_layers=keep_layers)
+
+    @property
+    def lvlm(self) -> Lvlm:
+        if self._lvlm is None:
+            raise InputError("this method changes the picture and needs a whole model, not only its decoder")
+        return self._lvlm
+
+    @property
+    def ids(self) -> Tensor:
+        return torch.tensor(self.trace.ids)
+
+    @property
+    def device(self) -> torch.device:
+        return self.arguments["inputs_embeds"].device
+
+    @property
+    def inputs(self) -> list[int]:
+        """Positions that are ranked: image, then question."""
+        return self.trace.inputs
+
+    def receivers(self, target: Target, read_at: ReadAt = "predictor") -> Tensor:
+        """Positions at which the target is read."""
+        return torch.tensor(target.receivers(read_at), device=self.device)
+
+    def layers(self) -> list[Layer]:
+        """All layers of one instrumented pass: linear in T, no attention maps."""
+        return self._record().layers
+
+    def clean(self) -> Tensor:
+        """log p of every response token: n."""
+        if not self._keep_layers:
+            return self._stream(True).clean
+        return self._record().clean
+
+    def pairwise(self, centring: bool = True) -> Tensor:
+        """W of stage 1, source by receiver: T,T."""
+        if not self._keep_layers:
+            return self._stream(centring).pairwise
+
+        def fold() -> Tensor:
+            matrix = self._empty_matrix(centring)
+            for layer in self.layers():
+                matrix.add(layer)
+            return matrix.finish()
+
+        return self._clock.share("pairwise matrix", ("pairwise", centring), fold)
+
+    def padded_likelihoods(self) -> np.ndarray:
+        """log p of every response token with nothing, the image, the question, or both padded: 4,n."""
+
+        def measure() -> np.ndarray:
+            image, text = self.trace.positions("image"), self.trace.positions("question")
+            padded = self.seam.log_probabilities_padded(
+                self.arguments, self.ids, self.trace.prompt_length, [image, text, image + text]
+            )
+            return torch.cat([self.clean()[None], padded]).cpu().numpy()
+
+        return self._clock.share("padded passes", "padded", measure)
+
+    def gradient(self, target: Target) -> Gradient:
+        """One plain backward pass from the sum of the target's logits."""
+        return self._clock.share(
+            "backward pass", ("gradient", target.positions),
+            lambda: differentiate(self.seam, self.arguments, self.ids, target.positions),
+        )  # fmt: skip
+
+    def perturbation(self, radius: float) -> Perturbation:
+        """The same response under other inputs, with pictures blurred by this radius."""
+        return self._clock.share(
+            "blurred pictures", ("perturbation", radius),
+            lambda: Perturbation(self.lvlm, self.trace, self.arguments, radius),
+        )  # fmt: skip
+
+    def without(self, groups: tuple[tuple[int, ...], ...], radius: float) -> Tensor:
+        """log p of every response token without each group of inputs, whatever the target: groups,n; float64."""
+        return self._clock.share(
+            "inputs left out", ("without", groups, radius),
+            lambda: self.perturbation(radius).log_probabilities(groups, self.progress),
+        )  # fmt: skip
+
+    def timed(self, run: Callable[[], Result]) -> Timed[Result]:
+        """Run a method, and tell its own time from that of the stages it shares."""
+        return self._clock.measure(run)
+
+    def _record(self) -> Recording:
+        def record() -> Recording:
+            layers: list[Layer] = []
+            return Recording(layers, self._instrumented_pass(layers.append))
+
+        return self._clock.share(INSTRUMENTED, "recording", record)
+
+    def _stream(self, centring: bool) -> _Streamed:
+        def stream() -> _Streamed:
+            matrix = self._empty_matrix(centring)
+            clean = self._instrumented_pass(matrix.add)
+            return _Streamed(matrix.finish(), clean)
+
+        return self._clock.share(INSTRUMENTED, ("stream", centring), stream)
+
+    def _instrumented_pass(self, consume: Callable[[Layer], None]) -> Tensor:
+        count = len(self.seam.decoder.layers)
+
+        def hand_over(layer: Layer) -> None:
+            consume(layer)
+            self.progress(layer.index + 1, count)
+
+        with self.seam.capture(hand_over):
+            return self.seam.log_probabilities(self.arguments, self.ids, self.trace.prompt_length)[0]
+
+    def _empty_matrix(self, centring: bool) -> PairwiseMatrix:
+        """Template and response positions are not centred."""
+        kinds = [self.trace.positions("image"), self.trace.positions("question")] if centring else []
+        groups = [torch.tensor(positions, dtype=torch.long) for positions in kinds]
+        return PairwiseMatrix(len(self.trace), groups, self.device)
+
+
+class _Streamed(NamedTuple):
+    """What a streaming pass keeps."""
+
+    pairwise: Tensor
+    clean: Tensor

@@ -1,0 +1,54 @@
+"""What a method costs when stages are shared: its own seconds, and those of the stages it used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Timed(NamedTuple, Generic[Result]):
+    """A result, the seconds spent on it alone, and the seconds of every shared stage it needed."""
+
+    result: Result
+    own_seconds: float
+    shared: dict[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """As if it had run alone."""
+        return self.own_seconds + sum(self.shared.values())
+
+
+class StageClock:
+    """Computes every shared thing once, and remembers how long its stage took and who used it."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Any] = {}
+        self._uses: dict[Hashable, set[str]] = {}  # stages behind each thing that was made
+        self._seconds: dict[str, float] = {}
+        self._spent = 0.0  # in shared stages, so far
+        self._touched: set[str] = set()  # stages that the running method has used
+
+    def share(self, stage: str, key: Hashable, compute: Callable[[], Result]) -> Result:
+        """What `compute` returns, computed the first time this key is asked for."""
+        if key not in self._made:
+            outer, self._touched = self._touched, {stage}
+            began, before = time.perf_counter(), self._spent
+            self._made[key] = compute()
+            own = time.perf_counter() - began - (self._spent - before)
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + own
+            self._spent += own
+            self._uses[key], self._touched = self._touched, outer
+        self._touched |= self._uses[key]
+        return self._made[key]
+
+    def measure(self, run: Callable[[], Result]) -> Timed[Result]:
+        """Run a method, and tell its own time from that of shared stages."""
+        self._touched = set()
+        began, before = time.perf_counter(), self._spent
+        result = run()
+        own = time.perf_counter() - began - (self._spent - before)
+        return Timed(result, own, {name: self._seconds[name] for name in sorted(self._touched)})

@@ -1,0 +1,51 @@
+"""The paper's method, on the interface that all methods share."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ..attribution.options import CalibrateOn, Options
+from ..attribution.pipeline import run_stages
+from ..attribution.result import Attribution
+from ..lvlm.model import Lvlm
+from ..tracing.targets import TargetSpec, find_target
+from ..types import Progress, ReadAt, Target, Trace, silent
+from .session import TraceSession
+
+
+def attribute(
+    lvlm: Lvlm, trace: Trace, target: TargetSpec = "response", *, progress: Progress = silent, **options: Any
+) -> Attribution:
+    """Explain a frozen trace: which image patches and words does the target rely on?
+
+    Args:
+        lvlm: the model, from `load`.
+        trace: its frozen response, from `trace`.
+        target: what is explained: "response", "answer", "reasoning", "sentence 2", a quoted phrase, a regular
+            expression between slashes, or response tokens by number.
+        progress: is called for every layer of the instrumented pass.
+        options: those of `Options`: gamma, centring, multihop, hops, calibrate, calibrate_on, receivers.
+    """
+    chosen = Options.of(options)
+    found = find_target(trace, target)  # before any work: a target that matches nothing costs nothing
+    session = TraceSession.open(lvlm, trace, keep_layers=False)
+    session.progress = progress
+    return _explain(session, found, chosen)
+
+
+def vtrace(
+    session: TraceSession, target: Target, *, gamma: float = 1.0, centring: bool = True, multihop: bool = True,
+    hops: int = 0, calibrate: bool = True, calibrate_on: CalibrateOn = "response", receivers: ReadAt = "predictor",
+) -> Attribution:  # fmt: skip
+    """The paper's three stages: centred writes, all paths, image and text on one scale."""
+    options = Options(gamma, centring, multihop, hops, calibrate, calibrate_on, receivers)
+    return _explain(session, target, options)
+
+
+def _explain(session: TraceSession, target: Target, options: Options) -> Attribution:
+    found = run_stages(session, target, options)
+    return Attribution(
+        trace=session.trace, target=target, method="vtrace", options=asdict(options), likelihoods=found.likelihoods,
+        pairwise=found.pairwise, **found.shares._asdict(),
+    )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Files that are written whole or not at all, locked, and read with errors that say what to do."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import InputError, first_line
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The contents of a JSON file; `what` it should have been is part of the error."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not {what}: {first_line(error)}") from error
+
+
+def read_lines(path: Path) -> list[Any]:
+    """The entries of a JSONL file, if it exists. The last line of a killed process may be cut off and is left out."""
+    try:
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {first_line(error)}; move it away and run again") from error
+    entries = []
+    for line in lines:
+        with suppress(ValueError):
+            entries.append(json.loads(line))
+    return entries
+
+
+def locked(path: Path) -> IO[str]:
+    """Keep other processes from writing to a file, and make its folder, as long as what is returned is open."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_suffix(".lock").open("w")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise InputError(f"another process is writing to {path}; wait for it, or choose another --out") from error
+    return lock
+
+
+def append_line(path: Path, entry: Any) -> None:
+    """One more entry of a JSONL file, on a line of its own even if the one before was cut off."""
+    try:
+        with path.open("a+b") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            torn = file.read(1) not in (b"", b"\n")
+            file.write(b"\n" * torn + json.dumps(entry).encode("utf-8") + b"\n")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; what was measured before is kept") from error
+
+
+def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a temporary file beside `path`, then rename it; nothing half-written stays behind."""
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=path.suffix)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

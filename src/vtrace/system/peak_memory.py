@@ -1,0 +1,59 @@
+"""How much memory something needs at its peak."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class PeakMemory:
+    """Peaks above what was in use when the meter was made: on the GPU if the work is there, else of this process."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.peak: int | None = None  # bytes, of the last block; None where the system does not tell
+        _return_free_memory()
+        self._start = self._in_use()
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Measure a block."""
+        known = self._reset()
+        yield
+        self.peak = max(0, self._highest() - self._start) if known else None
+
+    def _in_use(self) -> int:
+        return torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmRSS")
+
+    def _highest(self) -> int:
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmHWM")
+
+    def _reset(self) -> bool:
+        """Start the high-water mark anew; systems other than Linux have none."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            return True
+        _return_free_memory()
+        try:
+            _RESET.write_text("5")
+        except OSError:
+            return False
+        return True
+
+
+def _return_free_memory() -> None:
+    """What the allocator keeps of earlier work would be counted for whoever comes next, or hide what they need."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _resident(field: str) -> int:
+    found = re.search(rf"{field}:\s*(\d+)", _STATUS.read_text()) if _STATUS.exists() else None
+    return 1024 * int(found[1]) if found else 0

@@ -1,0 +1,55 @@
+"""From what users give, pictures and a question or a whole chat, to an `Example` that can be asked."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+from ..errors import InputError
+from ..types import Example, Turn
+from .conversation import parse, question_of, single
+from .pictures import Picture, open_image
+
+Message = Mapping[str, Any]  # of a chat: role and content
+
+
+class Chat(NamedTuple):
+    """A conversation: what is asked, and the system prompt and the response where it has them."""
+
+    example: Example
+    system: str | None
+    response: str | None
+
+
+def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
+    """Open the pictures and tidy the question."""
+    several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]
+    return tidy(Example(tuple(map(open_image, several)), question))
+
+
+def is_chat(given: object) -> TypeGuard[Sequence[Message]]:
+    return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], Mapping)
+
+
+def from_chat(messages: Sequence[Message], folder: Path | None = None) -> Chat:
+    """Read chat messages; names of picture files are relative to `folder`."""
+    parsed = parse(messages)
+    pictures = [folder / p if folder is not None and isinstance(p, str) else p for p in parsed.pictures]
+    example = Example(tuple(map(open_image, pictures)), question_of(parsed.turns), turns=parsed.turns)
+    return Chat(tidy(example), parsed.system, parsed.response)
+
+
+def tidy(example: Example) -> Example:
+    """An example that can be asked: upright RGB pictures, a question in composed characters."""
+    question = unicodedata.normalize("NFC", example.question)
+    if not question.strip():
+        raise InputError("the question is empty; ask something about the picture")
+    return replace(example, images=tuple(map(open_image, example.images)), question=question.strip())
+
+
+def turns_of(example: Example) -> tuple[Turn, ...]:
+    """The conversation: the example's own, or its pictures and then its question."""
+    return example.turns or single(len(example.images), example.question)

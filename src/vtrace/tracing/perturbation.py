@@ -1,0 +1,158 @@
+"""The same frozen response under other inputs: some patches blurred in the picture, some words padded."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from PIL import Image, ImageFilter
+from torch import Tensor
+
+from ..lvlm.families.family import Arguments
+from ..lvlm.gradients import overridden
+from ..lvlm.model import Lvlm
+from ..lvlm.prefix import after, read_prefix
+from ..lvlm.seam import BATCH_TOKENS
+from ..system.threads import side_by_side
+from ..types import Progress, Trace, silent
+from .prompt import process, processed_prompt, trace_inputs
+
+BLUR = 1 / 12  # radius of the Gaussian as a share of the picture's longer side
+KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded, and then decoded, together
+Item = TypeVar("Item")
+
+
+class TileState(NamedTuple):
+    """A tile, and which of its tokens are blurred."""
+
+    tile: int
+    blurred: frozenset[int]
+
+
+def blur(images: Sequence[Image.Image], radius: float = BLUR) -> list[Image.Image]:
+    """Pictures blurred by a share of their longer side."""
+    return [image.filter(ImageFilter.GaussianBlur(radius * max(image.size))) for image in images]
+
+
+class Perturbation:
+    """Perturbs one trace: image positions of a state are blurred, all others padded.
+
+    A blurred copy of the picture is processed once; a state takes the processed pixels of its patches from
+    it, so that tokens and pixels stay aligned. The picture is encoded anew for every state, and the features
+    are used again where another state shows the same picture, or the same tile where tiles are encoded apart.
+    """
+
+    def __init__(self, lvlm: Lvlm, trace: Trace, arguments: Arguments | None = None, radius: float = BLUR):
+        """`arguments` are the decoder's for the unperturbed trace, where they are known already."""
+        self.lvlm, self.trace = lvlm, trace
+        self._clean = trace_inputs(lvlm, trace)
+        self._image = trace.positions("image")
+        tile = lvlm.family.tile(lvlm.model.config) if lvlm.family.tile else len(self._image)
+        self._tiles = [frozenset(tokens) for tokens in _split(self._image, max(1, tile))]
+        self._arguments = arguments or lvlm.seam.encode(self._clean)
+        self._first = min(trace.positions("image", "question"), default=0)
+        self._prefix = read_prefix(lvlm.family, lvlm.model, self._arguments, self._first)
+        self._features: OrderedDict[TileState, list[Tensor]] = OrderedDict()
+        self._embedded: dict[Any, Callable[[Tensor], Tensor]] = {}
+        if not self._image:
+            return
+        prompt = processed_prompt(lvlm, trace)
+        self._blurred = process(lvlm, prompt.text, blur(trace.images, radius))["pixel_values"]
+        pixels = self._clean["pixel_values"], self._blurred
+        if lvlm.family.patch_embed:  # patches are embedded one by one: once for all states, and mixed behind that
+            embed = lvlm.family.patch_embed(lvlm.model)
+            with torch.no_grad():
+                pixels = embed(pixels[0]), embed(pixels[1])
+            self._embedded[embed] = lambda rows: rows
+        self._pixels = pixels
+
+    def log_probabilities(self, states: Sequence[Collection[int]], progress: Progress = silent) -> Tensor:
+        """log p of every response token in each state: states, n; float64."""
+        together = max(1, BATCH_TOKENS // len(self.trace))
+        device = self.lvlm.device
+        found, size = [], max(together, KEPT_BYTES // self._state_bytes())
+        for k in range(0, len(states), size):
+            wave = states[k : k + size]
+            new = self._pictures({part for state in wave for part in self._parts(state)} - self._features.keys())
+            # What all threads see is changed once around them, not in each.
+            with overridden(self._embedded), self.lvlm.seam.undisturbed():
+                for part in side_by_side(self._encode, _split(new, together), device):
+                    self._features.update(part)
+            found += side_by_side(self._decode, _split(wave, together), device)
+            # Settings and directions often show the same picture: recent ones stay.
+            while len(self._features) > size * len(self._tiles):
+                self._features.popitem(last=False)
+            progress(min(k + size, len(states)), len(states))
+        return torch.cat(found)
+
+    def all_blurred(self) -> Arguments:
+        """Decoder arguments with every picture blurred."""
+        if not self._image:
+            return self._arguments
+        return self.lvlm.seam.encode({**self._clean, "pixel_values": self._blurred})
+
+    def _decode(self, states: Sequence[Collection[int]]) -> Tensor:
+        ids = torch.tensor(self.trace.ids)
+        prefix = self._prefix if all(p >= self._first for state in states for p in state) else None
+        arguments = after(prefix, self.arguments(states))
+        return self.lvlm.seam.log_probabilities(arguments, ids, self.trace.prompt_length)
+
+    @torch.no_grad()
+    def arguments(self, states: Sequence[Collection[int]]) -> Arguments:
+        """Decoder arguments of a batch whose pictures are encoded."""
+        seam, image = self.lvlm.seam, frozenset(self._image)
+        shown = [[self._features[part] for part in self._parts(state)] for state in states]
+        batch = seam.repeat(self._arguments, len(states))
+        embeds = batch["inputs_embeds"].clone()
+        for row, tiles in enumerate(shown):
+            if tiles:
+                embeds[row, self._image] = torch.cat([features[0] for features in tiles])
+        every = [features[1:] for tiles in shown for features in tiles]
+        extras = [torch.cat(rows) for rows in zip(*every, strict=True)]
+        batch = seam.family.with_extras({**batch, "inputs_embeds": embeds}, extras)
+        words = [set(state) - image for state in states]
+        return seam.pad_rows(batch, words) if any(words) else batch
+
+    def _parts(self, state: Collection[int]) -> list[TileState]:
+        """What each tile of a state shows."""
+        return [TileState(number, tile.intersection(state)) for number, tile in enumerate(self._tiles)]
+
+    def _pictures(self, parts: Collection[TileState]) -> list[frozenset[int]]:
+        """Few pictures that show all of these: tiles which are encoded apart can be new in one and the same picture."""
+        of_tile: dict[int, list[frozenset[int]]] = {}
+        for part in sorted(parts, key=lambda part: (part.tile, sorted(part.blurred))):
+            of_tile.setdefault(part.tile, []).append(part.blurred)
+        return [frozenset().union(*together) for together in zip_longest(*of_tile.values(), fillvalue=frozenset())]
+
+    def _encode(self, pictures: Sequence[frozenset[int]]) -> dict[TileState, list[Tensor]]:
+        """Vision features of pictures with these patches blurred, by tile: rows of image positions, and of extras."""
+        family, config, count = self.lvlm.family, self.lvlm.model.config, len(pictures)
+        inputs = {
+            name: torch.cat([value] * count) if isinstance(value, Tensor) and name != "pixel_values" else value
+            for name, value in self._clean.items()
+        }
+        masks = [torch.tensor([p in picture for p in self._image]) for picture in pictures]
+        clean, other = self._pixels
+        chosen = [family.pixel_mask(self._clean, mask.to(clean.device), config) for mask in masks]
+        inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen])
+        embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
+        rows = [embeds[:, self._image], *(extra.view(count, len(self._image), -1) for extra in extras)]
+        tiles = [tensor.split([len(tile) for tile in self._tiles], dim=1) for tensor in rows]
+        return {
+            part: [tensor[part.tile][k] for tensor in tiles]
+            for k, picture in enumerate(pictures)
+            for part in self._parts(picture)
+        }
+
+    def _state_bytes(self) -> int:
+        """Of the vision features of a state."""
+        embeds, *extras = self.lvlm.seam.inputs(self._arguments)
+        parts = [embeds[:, self._image], *extras]
+        return max(1, sum(part.numel() * part.element_size() for part in parts))
+
+
+def _split(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[k : k + size] for k in range(0, len(items), size)]

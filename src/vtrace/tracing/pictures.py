@@ -1,0 +1,69 @@
+"""Pictures: opened once, upright, in RGB, or refused with a reason."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+
+from ..errors import InputError, first_line
+
+MAX_PIXELS = 64_000_000
+Picture = Image.Image | str | os.PathLike[str]
+
+
+def open_image(picture: Picture) -> Image.Image:
+    """An RGB picture, upright, or an error that says what is wrong with the file."""
+    name = "the picture" if isinstance(picture, Image.Image) else str(picture)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's notes on odd metadata
+            if isinstance(picture, Image.Image):
+                return picture if _is_ready(picture, name) else _rgb(picture, name)
+            path = Path(picture)
+            if not path.exists():
+                raise InputError(f"there is no picture at {name}")
+            if path.is_dir():
+                raise InputError(f"{name} is a folder; give a picture file")
+            if path.stat().st_size == 0:
+                raise InputError(f"{name} is empty")
+            with Image.open(path) as opened:
+                return _rgb(opened, name)
+    except InputError:
+        raise
+    except Exception as error:  # decoders raise whatever a damaged file makes them stumble over
+        unknown = isinstance(error, UnidentifiedImageError)
+        reason = "it is not a picture that Pillow can read" if unknown else first_line(error)
+        raise InputError(f"cannot read {name[:200]}: {reason}; save it as PNG or JPEG and try again") from error
+
+
+def _is_ready(image: Image.Image, name: str) -> bool:
+    """Whether a picture is what `open_image` returns, so that opening it again costs nothing."""
+    _check_size(image, name)
+    plain = type(image) is Image.Image and image.mode == "RGB" and "transparency" not in image.info
+    return plain and ExifTags.Base.Orientation not in image.getexif()
+
+
+def _rgb(image: Image.Image, name: str) -> Image.Image:
+    _check_size(image, name)
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode == "F":
+        raise InputError(f"{name} has floating-point pixels of unknown range; save it as PNG or JPEG")
+    if upright.mode.startswith("I"):  # 16 bits per pixel
+        return upright.point(lambda value: value / 256).convert("L").convert("RGB")
+    if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
+        upright = upright.convert("RGBA")
+        upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
+    return upright.convert("RGB")
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise InputError(
+            f"{name} has {width} x {height} pixels; the limit is {MAX_PIXELS // 10**6} megapixels, resize it"
+        )
+    if min(width, height) < 2 or max(width, height) > 199 * min(width, height):
+        raise InputError(f"{name} is {width} x {height} pixels, too thin to be cut into patches; crop or pad it")

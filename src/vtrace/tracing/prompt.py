@@ -1,0 +1,95 @@
+"""The prompt: rendered by the model's chat template and read by its processor, each once per trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jinja2 import TemplateError
+from PIL import Image
+
+from ..errors import InputError, ModelError, first_line
+from ..lvlm.encoding import with_response
+from ..lvlm.families.family import Arguments, ProcessorOutput
+from ..lvlm.model import Lvlm
+from ..lvlm.processor import placeholder, render
+from ..types import Example, ProcessedPrompt, Span, Trace, Turn
+from .conversation import locate, marked, messages_of, texts_of, unmarked
+from .example import turns_of
+
+# The prompt under which reasoning traces are generated (the paper's, Evaluation Details).
+SYSTEM_PROMPT = "Look at the image carefully and reason step by step, then end with a line 'Final answer: <answer>'."
+
+
+def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt:
+    """Render the prompt of an example and run the processor on it."""
+    if lvlm.image_token_id is None and example.images:
+        raise InputError(f"{lvlm.name} takes no pictures; ask without one, or choose another model")
+    if lvlm.image_token_id is not None and not example.images:
+        raise InputError("there is no picture; give at least one")
+    turns = turns_of(example)
+    refuse_placeholders(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
+    text = _render(lvlm, marked(turns), system)
+    return ProcessedPrompt(lvlm.processor, example.images, text, process(lvlm, text, example.images))
+
+
+def process(lvlm: Lvlm, text: str, images: Sequence[Image.Image]) -> ProcessorOutput:
+    """Processor output for a rendered prompt and its pictures."""
+    batch = [list(images)] if images else None  # the pictures of the one text
+    inputs = dict(lvlm.processor(text=[unmarked(text)], images=batch, return_tensors="pt").to(lvlm.device))
+    inputs.pop("labels", None)  # for training
+    return inputs
+
+
+def trace_inputs(lvlm: Lvlm, trace: Trace) -> ProcessorOutput:
+    """Processor output for the whole frozen sequence, prompt and response."""
+    return with_response(lvlm, processed_prompt(lvlm, trace).inputs, trace.ids)
+
+
+def encode_trace(lvlm: Lvlm, trace: Trace) -> Arguments:
+    """Decoder arguments for the whole frozen sequence, through the model's own processor and forward."""
+    return lvlm.seam.encode(trace_inputs(lvlm, trace))
+
+
+def processed_prompt(lvlm: Lvlm, trace: Trace) -> ProcessedPrompt:
+    """What the processor made of this prompt when the trace was frozen; made anew for a trace from a file."""
+    known = trace.processed
+    if known is None or known.processor is not lvlm.processor or known.images is not trace.images:
+        if trace.patches and not trace.images:
+            raise InputError(
+                "this trace was saved without its pictures; save it as a file with --save-trace or --json FILE"
+            )
+        known = process_prompt(lvlm, Example(trace.images, trace.question, turns=trace.turns), trace.system)
+    if tuple(known.ids) != trace.ids[: trace.prompt_length]:
+        raise ModelError(f"this trace was made with {trace.model}; {lvlm.name} reads its prompt differently")
+    return known
+
+
+def locate_texts(lvlm: Lvlm, prompt: ProcessedPrompt, texts: Sequence[str], decoded: str) -> list[Span]:
+    """Where the texts of the conversation stand in the decoded prompt."""
+    found = locate(decoded, prompt.text, len(texts), placeholder(lvlm.processor))
+    if found is None:
+        raise InputError("the model's chat template changes the question, so its words cannot be found in the prompt")
+    return found
+
+
+def refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
+    """Text that stands for a picture or a video would be counted as one."""
+    config = lvlm.model.config
+    names = {placeholder(lvlm.processor)}
+    for token in (lvlm.image_token_id, getattr(config, "video_token_id", None)):
+        names.add("" if token is None else lvlm.processor.tokenizer.decode([token]))
+    for name in names - {""}:
+        if name in text:
+            raise InputError(f"the {where} contains {name!r}, which stands for a picture or video; remove it")
+
+
+def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> str:
+    """The prompt as text, by the model's own chat template."""
+    try:
+        text = render(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
+        if system in text or not own_turn:
+            return text
+    except TemplateError as error:
+        if not (system and own_turn):
+            raise InputError(f"{lvlm.name} does not take this conversation: {first_line(error)}") from error
+    return _render(lvlm, turns, system, own_turn=False)  # not every template has a place for a system prompt

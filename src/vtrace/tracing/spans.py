@@ -1,0 +1,151 @@
+"""Text and tokens: character offsets, words, sentences, and where the answer is. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..types import Span, Word
+
+ANSWER_MARK = re.compile(r"final answer[\s*_]*(?:is\s*)?[:：]", re.IGNORECASE)
+_INCOMPLETE = "\ufffd"  # what a decoder shows for the first bytes of a character
+_WORD = re.compile(
+    r"<\|[^|<>]*\|>"  # special tokens
+    r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # scripts without spaces: one character, one word
+    r"|[^\W_]+(?:['’_.,:/-][^\W_]+)*"  # words, numbers such as 3.5, hyphenated and clitic forms
+    r"|\S"
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*]*\s+|(?<=[。！？])|\n+")
+_MARKDOWN = " \t\r\n*_`"
+_DISPLAY = re.compile(r"^(?:\\\[|\$\$)\s*\n\s*")  # a formula on lines of its own
+
+
+class Detokenised(NamedTuple):
+    """The text of a token sequence, and each token's characters in it."""
+
+    text: str
+    offsets: list[Span]
+
+
+class WordRun(NamedTuple):
+    """A word, its first position, and one past its last."""
+
+    text: str
+    start: int
+    stop: int
+
+
+class WordPiece(NamedTuple):
+    """A word as it is shown, with the blanks around it."""
+
+    word: Word
+    before: str
+    text: str
+    after: str
+
+
+class ReasoningAndAnswer(NamedTuple):
+    """Where the reasoning stands in a response, and where the answer does, if it has one."""
+
+    reasoning: Span
+    answer: Span | None
+
+
+def detokenise(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Detokenised:
+    """Decode a token sequence token by token.
+
+    Tokens are decoded behind a few earlier ones, because some tokenizers drop a leading space at the
+    start of a text. A character split over several tokens belongs to all of them.
+    """
+    text, done = "", 0
+    spans: list[Span] = []
+    while done < len(ids):
+        context = list(ids[max(0, done - 4) : done])
+        before = decode(context) if context else ""
+        for stop in range(done + 1, min(done + 9, len(ids)) + 1):  # a character has at most four bytes
+            piece = decode(context + list(ids[done:stop]))[len(before) :]
+            if not piece.endswith(_INCOMPLETE):
+                break
+        else:
+            stop = done + 1
+            piece = decode([*context, ids[done]])[len(before) :]
+        spans += [Span(len(text), len(text) + len(piece))] * (stop - done)
+        text += piece
+        done = stop
+    return Detokenised(text, spans)
+
+
+def overlapping(offsets: Sequence[Span], span: Span, start: int = 0, stop: int | None = None) -> list[int]:
+    """Positions in [start, stop) whose characters overlap the span."""
+    stop = len(offsets) if stop is None else stop
+    return [p for p in range(start, stop) if offsets[p][0] < span[1] and offsets[p][1] > span[0]]
+
+
+def word_runs(text: str, offsets: Sequence[Span], start: int, stop: int) -> list[WordRun]:
+    """Split positions [start, stop) into words.
+
+    A token belongs to the word in which its first visible character stands; blank tokens join the
+    word that follows, or the last one.
+    """
+    low, high = offsets[start][0], offsets[stop - 1][1]
+    words = [match.span() for match in _WORD.finditer(text, low, high)]
+    starts = [span[0] for span in words]
+    owner, current = [], 0
+    for position in range(start, stop):
+        first, last = offsets[position]
+        visible = first + len(text[first:last]) - len(text[first:last].lstrip())
+        while current + 1 < len(words) and starts[current + 1] <= visible:
+            current += 1
+        blank = visible >= last
+        owner.append(current + 1 if blank and current + 1 < len(words) and words[current][1] <= first else current)
+    firsts = [p for p in range(start, stop) if p == start or owner[p - start - 1] != owner[p - start]]
+    return [
+        WordRun(text[offsets[a].start : offsets[b - 1].stop].strip(), a, b)
+        for a, b in zip(firsts, [*firsts[1:], stop], strict=True)
+    ]
+
+
+def word_pieces(text: str, offsets: Sequence[Span], words: Sequence[Word]) -> Iterator[WordPiece]:
+    """Words in order; special tokens are not shown."""
+    end = None
+    for word in words:
+        if word.text.startswith("<|"):
+            continue
+        low, high = offsets[word.start][0], offsets[word.stop - 1][1]
+        gap = "\n" if end is not None and low > end else ""  # another turn, or a picture, in between
+        piece = text[low if end is None else max(low, end) : high]
+        end = high
+        visible = piece.strip()
+        lead = len(piece) - len(piece.lstrip())
+        yield WordPiece(word, gap + piece[:lead], visible, piece[lead + len(visible) :])
+
+
+def split_sentences(text: str, start: int) -> list[Span]:
+    """Character spans of the sentences from `start` on, without surrounding blanks."""
+    spans: list[Span] = []
+    low = start
+    for match in [*_SENTENCE_END.finditer(text, start), None]:
+        high = match.start() if match else len(text)
+        stripped = text[low:high].strip()
+        if stripped:
+            first = low + text[low:high].index(stripped)
+            spans.append(Span(first, first + len(stripped)))
+        low = match.end() if match else high
+    return spans
+
+
+def find_answer(text: str, response: Span) -> ReasoningAndAnswer:
+    """The answer is the line after the last "Final answer:" of the response; the reasoning is what precedes it."""
+    start, stop = response
+    marks = list(ANSWER_MARK.finditer(text, start, stop))
+    if not marks:
+        return ReasoningAndAnswer(response, None)
+    mark = marks[-1]
+    line = _DISPLAY.sub("", text[mark.end() : stop].lstrip(_MARKDOWN))
+    low = stop - len(line)
+    answer = line.splitlines()[0].rstrip(_MARKDOWN) if line else ""
+    if len(answer) > 2 and answer[0] == answer[-1] == "$":  # a formula; a price keeps its sign
+        low, answer = low + 1, answer[1:-1]
+    reasoning = text[start : mark.start()].rstrip(_MARKDOWN + "#")
+    return ReasoningAndAnswer(Span(start, start + len(reasoning)), Span(low, low + len(answer)) if answer else None)

@@ -1,0 +1,83 @@
+"""The viewer: one self-contained HTML file that explains any part of a response, with the network off.
+
+The page's source is plain HTML, CSS and JavaScript modules in `source`; they are put into one file as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from ..attribution.result import Attribution
+from ..system.files import write_atomically
+from .export import export
+
+SOURCE = Path(__file__).parent / "source"
+MODULES = (
+    "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "scale",
+    "state", "dom", "pictures", "words", "evidence", "wires", "view", "methods", "controls",
+    "figure", "main",
+)  # fmt: skip
+_IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
+
+
+def page(results: Sequence[Attribution], title: str = "", remarks: Mapping[str, str] | None = None) -> str:
+    """The complete page: one attribution, or several methods on the same trace side by side.
+
+    `remarks` are a line for a method by its name, such as its cost; one of a method without a result says
+    why there is none.
+    """
+    document = export(results, title, remarks)
+    data = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    slots = {
+        "POLICY": policy(),
+        "TITLE": escape(document["title"]),
+        "STYLE": style(),
+        "SCRIPT": script(),
+        "DATA": data.replace("<", "\\u003c"),  # so that nothing in it can end the element it stands in
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], (SOURCE / "page.html").read_text("utf-8"))
+
+
+def write_page(
+    results: Sequence[Attribution], path: str | Path, title: str = "", remarks: Mapping[str, str] | None = None
+) -> Path:
+    """Write the page, whole or not at all."""
+    text = page(results, title, remarks)
+    return write_atomically(path, lambda file: file.write_text(text, "utf-8"))
+
+
+@functools.cache
+def policy() -> str:
+    """What the page may do: run its own script and style, and show pictures that stand in it. Nothing else."""
+    return (
+        f"default-src 'none'; script-src '{_digest(script())}'; style-src '{_digest(style())}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+@functools.cache
+def style() -> str:
+    return (SOURCE / "style.css").read_text("utf-8")
+
+
+@functools.cache
+def script() -> str:
+    return concatenate(MODULES)
+
+
+def concatenate(modules: Sequence[str]) -> str:
+    """Modules, in the order of their imports, as one script: their names are distinct, so imports fall away."""
+    texts = [(SOURCE / f"{module}.js").read_text("utf-8") for module in modules]
+    return "\n".join(re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE) for text in texts)
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

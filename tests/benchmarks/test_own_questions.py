@@ -1,0 +1,69 @@
+"""A user's own questions: CSV, JSONL, or files beside each other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.dataset_files import png
+from vtrace.benchmarks.grading import grade
+from vtrace.benchmarks.registry import find_benchmark
+from vtrace.errors import InputError
+
+
+def test_own_questions_come_from_csv_jsonl_or_files_beside_each_other(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.png").write_bytes(png("blue"))
+    (tmp_path / "q.csv").write_text(
+        "id,image,question,answer,A,B\nx,a.png,Which?,B,one,two\n,a.png;b.png,How many?,2,,\n"
+    )
+    table = find_benchmark(str(tmp_path / "q.csv"))
+    assert (table.name, table.size, table.key(0), table.key(1)) == ("q", 2, "x", "1")
+    assert table.example(0).question == "Which?\n(A) one\n(B) two"
+    assert grade(table.example(0), "two") == grade(table.example(1), "2.0") == "correct"
+    assert len(table.example(1).images) == 2
+    lines = [
+        {"images": ["a.png", "b.png"], "question": "Same?", "answer": "yes", "response": "Final answer: yes"},
+        {"image": "a.png", "question": "Which?", "options": ["x", "y"], "answer": "y"},
+        {"image": "a.png", "question": "Free?"},
+    ]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    own = find_benchmark(str(tmp_path / "q.jsonl"))
+    assert own.example(0).response == "Final answer: yes"
+    assert own.example(1).gold.answers == ("B",)
+    assert grade(own.example(2), "anything") is None
+    with pytest.raises(InputError, match=r"several tables \(q.csv, q.jsonl\); give one of them"):
+        find_benchmark(str(tmp_path))
+    (tmp_path / "q.csv").unlink()
+    assert find_benchmark(str(tmp_path)).size == 3
+    (tmp_path / "q.jsonl").unlink()
+    (tmp_path / "a.txt").write_text("What is this?\n")
+    pairs = find_benchmark(str(tmp_path))
+    assert (pairs.size, pairs.key(0), pairs.example(0).question) == (1, "a", "What is this?\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("q.csv", "picture,question\na.png,?\n", "q.csv has no column 'image'; it has: picture, question"),
+        ("q.csv", "image,question\n", "has no questions"),
+        ("q.jsonl", '{"image": "a.png", "question": "?"}\n{', "line 2 of .* is not JSON"),
+        ("q.jsonl", "[1]", "line 1 of .* is no object"),
+        ("q.csv", b"image,question\n\xff,?", "not written in UTF-8"),
+    ],
+)
+def test_own_tables_that_cannot_be_read_are_refused_at_once(tmp_path, file, text, message):
+    (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError, match=message):
+        find_benchmark(str(tmp_path / file))
+
+
+def test_own_rows_that_cannot_be_used_are_left_out_one_by_one(tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    (tmp_path / "q.csv").write_text("image,question,answer,A,B\nmissing.png,?,,,\na.png,?,C,x,y\n")
+    benchmark = find_benchmark(str(tmp_path / "q.csv"))
+    with pytest.raises(InputError, match=r"there is no picture at .*missing.png"):
+        benchmark.example(0)
+    with pytest.raises(InputError, match="'C' is neither the letter nor the text of an option"):
+        benchmark.example(1)

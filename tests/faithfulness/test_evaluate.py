@@ -1,0 +1,308 @@
+"""Evaluations: measured right, resumable, and clear about what went wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import vtrace
+from support.evaluating import PLAN
+from vtrace.benchmarks.registry import find_benchmark
+from vtrace.cli.evaluate import pace
+from vtrace.errors import InputError
+from vtrace.faithfulness.evidence import captured_dependence
+from vtrace.faithfulness.likelihoods import Measure
+from vtrace.faithfulness.render import markdown
+from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.store import Store, read_reasons, read_run, run_file
+from vtrace.faithfulness.tables import tabulate
+from vtrace.methods.registry import run_method
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.targets import find_target
+from vtrace.types import Example
+
+
+def rows(path):
+    with sqlite3.connect(path) as db:
+        return sorted(db.execute("SELECT item, target, method, setting, mode, rise, mas, response FROM curve"))
+
+
+def test_every_method_target_setting_and_direction_is_in_the_run(run_folder):
+    run = read_run(run_folder)
+    assert len(run.rows["item"]) == 3
+    assert len(run.rows["curve"]) == 3 * 2 * 2 * 2 * 2
+    assert {row["metric"] for row in run.rows["evidence"]} >= {"energy", "pointing", "auc", "recall_10"}
+    assert all(row["seconds"] >= 0 for row in run.rows["result"])
+    assert {row["correct"] for row in run.rows["item"]} <= {0, 1}
+    assert run.rows["failure"] == []
+
+
+def test_a_second_run_measures_nothing_again_and_more_methods_can_join(pinhole, run_folder, tmp_path, monkeypatch):
+    before = rows(run_folder / "run.sqlite")
+    calls = []
+    original = Measure.curves
+    monkeypatch.setattr(Measure, "curves", lambda self, *a, **k: calls.append(1) or original(self, *a, **k))
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3)
+    assert not calls
+    assert rows(run_folder / "run.sqlite") == before
+    shutil.copy(run_folder / "run.sqlite", tmp_path)
+    more = dataclasses.replace(PLAN, methods=("centre", *PLAN.methods))
+    evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
+    joined = rows(tmp_path / "run.sqlite")
+    assert set(before) < set(joined)
+    assert len(joined) == len(before) + 8  # targets, settings, directions
+
+
+def test_a_run_killed_at_any_moment_completes_to_the_same_rows(run_folder, tmp_path):
+    command = [
+        sys.executable, "-m", "vtrace.cli", "evaluate", "--benchmark", "shapes-dev", "--methods", "random,attention",
+        "--target", "response,answer", "--steps", "3", "--limit", "3", "--out", tmp_path,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    path = tmp_path / "run.sqlite"
+    for _ in range(600):  # until the first item is there
+        time.sleep(0.1)
+        if path.exists() and path.with_name("run.sqlite-wal").exists():
+            try:
+                if rows(path):
+                    break
+            except sqlite3.OperationalError:
+                pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(rows(path)) < len(rows(run_folder / "run.sqlite"))  # killed before it was done
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(path)
+    ours, whole = rows(path), rows(run_folder / "run.sqlite")
+    assert [row[:5] for row in ours] == [row[:5] for row in whole]
+    np.testing.assert_allclose([row[5:7] for row in ours], [row[5:7] for row in whole], rtol=1e-6)
+    assert markdown(tabulate(read_run(tmp_path)), True) == markdown(tabulate(read_run(run_folder)), True)
+
+
+def test_shards_together_are_the_whole(pinhole, run_folder, tmp_path):
+    for number in (1, 2):
+        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=3, shard=(number, 2))
+    assert markdown(tabulate(read_run(tmp_path))) == markdown(tabulate(read_run(run_folder)))
+
+
+def test_a_run_that_was_cut_into_shards_twice_is_refused(run_folder, tmp_path):
+    shutil.copy(run_folder / "run.sqlite", tmp_path / "run.sqlite")
+    shutil.copy(run_folder / "run.sqlite", tmp_path / "run-1-of-2.sqlite")
+    with pytest.raises(InputError, match=r"has dev-00000 in two of its files, .*; move one elsewhere"):
+        read_run(tmp_path)
+
+
+def test_other_shards_in_the_same_folder_are_refused(pinhole, run_folder):
+    with pytest.raises(InputError, match=r"holds run\.sqlite, cut into other shards than run-1-of-2\.sqlite"):
+        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3, shard=(1, 2))
+    assert run_file(run_folder).exists()
+
+
+def test_a_folder_may_have_any_name(run_folder, tmp_path):
+    shutil.copytree(run_folder, odd := tmp_path / "100 % #1?")
+    assert rows(odd / "run.sqlite") == rows(run_folder / "run.sqlite")
+    assert len(read_run(odd).rows["item"]) == 3
+    assert read_reasons(odd / "run.sqlite", "failure") == {}
+
+
+def test_other_settings_in_the_same_folder_are_refused(pinhole, run_folder):
+    other = dataclasses.replace(PLAN, steps=4)
+    with pytest.raises(InputError, match=r"was made with steps 3, not 4; choose another --out"):
+        evaluate(pinhole, find_benchmark("shapes-dev"), other, run_folder, limit=3)
+
+
+def test_two_processes_on_one_run_are_refused(tmp_path):
+    with (
+        Store(tmp_path / "run.sqlite", {"seed": 0}),
+        pytest.raises(InputError, match="another process is writing"),
+    ):
+        Store(tmp_path / "run.sqlite", {"seed": 0})
+
+
+def test_a_damaged_database_is_named(tmp_path):
+    (tmp_path / "run.sqlite").write_bytes(b"this is no database, it only looks like a file of some length" * 20)
+    with pytest.raises(InputError, match=r"run\.sqlite is damaged .* move it away and run again"):
+        Store(tmp_path / "run.sqlite", {})
+    with pytest.raises(InputError, match="is damaged"):
+        read_run(tmp_path)
+
+
+def test_a_database_that_is_damaged_inside_is_named(run_folder, tmp_path):
+    data = (run_folder / "run.sqlite").read_bytes()
+    settings = read_run(run_folder).settings
+    (tmp_path / "run.sqlite").write_bytes(data[:16384] + b"\xff" * (len(data) - 16384))
+    with Store(tmp_path / "run.sqlite", settings) as store:
+        for read in (store.done, store.frozen):
+            with pytest.raises(InputError, match="damaged"):
+                read("dev-00001")
+
+
+def test_a_run_that_was_killed_while_it_was_made_begins_again(tmp_path):
+    with pytest.raises(TypeError):
+        Store(tmp_path / "run.sqlite", {"cannot be written": object()})
+    with Store(tmp_path / "run.sqlite", {"seed": 0}):
+        pass
+    assert read_run(tmp_path).settings == {"seed": 0}
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(InputError, match=r"cannot write .*run\.sqlite: .*; choose another --out"):
+        Store(tmp_path / "file" / "run.sqlite", {})
+
+
+def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):
+    original = Measure.curves
+    attempts = []
+
+    def curves(self, *args, **kwargs):
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Measure, "curves", curves)
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=2)
+    run = read_run(tmp_path)
+    assert [row["reason"] for row in run.rows["left_out"]] == [
+        "the perturbation: out of memory; use a shorter response or a smaller picture"
+    ]
+    assert [row["key"] for row in run.rows["item"]] == ["dev-00001"]
+
+
+def test_a_rerun_that_fails_loses_nothing_and_leaves_nothing_out(pinhole, run_folder, tmp_path, monkeypatch):
+    shutil.copy(run_folder / "run.sqlite", tmp_path)
+
+    def curves(self, *args, **kwargs):
+        raise RuntimeError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Measure, "curves", curves)
+        more = dataclasses.replace(PLAN, methods=("centre", *PLAN.methods))
+        evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
+    run = read_run(tmp_path)
+    assert run.rows["left_out"] == []
+    assert {(row["item"], row["method"]) for row in run.rows["failure"]} == {("dev-00000", "centre")}
+    assert "Failed 2 times: the perturbation: out of memory" in markdown(tabulate(run))
+    evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
+    assert read_run(tmp_path).rows["failure"] == []
+
+
+def test_progress_begins_with_what_is_there_already(pinhole, run_folder, tmp_path):
+    shutil.copy(run_folder / "run.sqlite", tmp_path)
+    said = []
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, report=lambda *seen: said.append(seen))
+    assert said == [(3, 4, "dev-00003"), (4, 4, "")]
+
+
+def test_the_pace_is_that_of_what_was_measured():
+    assert pace(0, 10, 5.0) == pace(10, 0, 5.0) == ""
+    assert pace(3, 6, 30.0) == "6 a minute, 0:01:00 left"
+    assert pace(1, 100, 480.0) == "0.125 a minute, 13:20:00 left"  # an item of eight minutes
+
+
+def test_a_response_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):
+    def trace(*args, **kwargs):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr("vtrace.faithfulness.run.trace", trace)
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=1)
+    (row,) = read_run(tmp_path).rows["left_out"]
+    assert row["reason"] == "the response: out of memory; use a shorter response or a smaller picture"
+
+
+def test_dependence_is_measured_as_the_drop_of_the_likelihood_of_the_response(pinhole, tmp_path):
+    """And what hides pictures from leave-one-out is what hides them from the model afterwards."""
+    plan = dataclasses.replace(PLAN, methods=("loo", "random"), targets=("answer",), blur=0.125)
+    shapes = find_benchmark("shapes-dev")
+    evaluate(pinhole, shapes, plan, tmp_path, limit=1)
+    run = read_run(tmp_path)
+    options = {row["method"]: json.loads(row["options"]) for row in run.rows["result"]}
+    assert options["loo"]["radius"] == 0.125
+    frozen = vtrace.trace(pinhole, shapes.example(0))
+    image = frozen.positions("image")
+    clean, *without = Measure(pinhole, frozen, 0.125).likelihoods([frozenset(), *(frozenset({p}) for p in image)])
+    dependence = np.zeros(len(frozen))
+    dependence[image] = clean - np.array(without)
+    scores = run_method("random", TraceSession.open(pinhole, frozen), find_target(frozen, "answer"), seed=0).scores
+    expected = captured_dependence(scores, dependence, image)
+    found = {row["method"]: row["value"] for row in run.rows["evidence"] if row["metric"] == "dependence_20"}
+    assert set(found) == {"loo", "random"}
+    assert found["random"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_every_item_has_noise_of_its_own_which_a_seed_repeats(pinhole, run_folder, tmp_path):
+    seeds = [json.loads(r["options"])["seed"] for r in read_run(run_folder).rows["result"] if r["method"] == "random"]
+    assert len(set(seeds)) == 3
+    evaluate(pinhole, find_benchmark("shapes-dev"), dataclasses.replace(PLAN, seed=5), tmp_path, limit=1)
+    (other,) = {json.loads(r["options"]).get("seed") for r in read_run(tmp_path).rows["result"]} - {None}
+    assert other not in seeds
+
+
+def test_single_names_can_be_calibrated(pinhole, tmp_path):
+    plan = Plan(("ifr", "scaled"), steps=2, variants={"scaled": "ifr"}, calibrated=("scaled",))
+    evaluate(pinhole, find_benchmark("shapes-dev"), plan, tmp_path, limit=1)
+    shares = {row["method"]: row["image_share"] for row in read_run(tmp_path).rows["result"]}
+    assert shares["ifr"] != pytest.approx(shares["scaled"])
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    store = Store(tmp_path / "run.sqlite", {"seed": 0})
+    with store:
+        store._db.execute("PRAGMA max_page_count = 20")
+        from vtrace.faithfulness.store import Rows
+
+        big = [{"item": f"{k}", "target": "t", "method": "m", "reason": "x" * 5000} for k in range(200)]
+        with pytest.raises(InputError, match="the disk is full"):
+            store.save(Rows(failure=big))
+    assert read_run(tmp_path).rows["failure"] == []
+
+
+def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, tmp_path):
+    real = find_benchmark("shapes-dev")
+
+    def example(index):
+        asked = real.example(index)
+        return [
+            asked,
+            Example((), asked.question, "no-image", "yes"),
+            dataclasses.replace(asked, question="a " * pinhole.context),
+        ][index]
+
+    broken = dataclasses.replace(real, size=3, example=example)  # the last two cannot be asked
+    plan = dataclasses.replace(PLAN, targets=("answer",), methods=("random",), max_new_tokens=4)  # too few to answer
+    evaluate(pinhole, broken, plan, tmp_path)
+    run = read_run(tmp_path)
+    no_picture, too_long = (row["reason"] for row in run.rows["left_out"])
+    assert "there is no picture" in no_picture
+    assert "more than the model's context" in too_long
+    (failure,) = run.rows["failure"]
+    assert "no 'Final answer:' line" in failure["reason"]
+    with pytest.raises(InputError, match="the run has no results: there is no picture"):
+        tabulate(read_run(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"targets": ("sentence 2",)}, "cannot be evaluated"),
+        ({"methods": ("nope",)}, "unknown method"),
+        ({"options": {"ifr": {"aggregate": "span"}}}, "not among the methods"),
+        ({"options": {"random": {"colour": 1}}}, "has no option"),
+        ({"blur": 0.0}, "a blur of radius 0 hides nothing"),
+        ({"steps": 0}, "a curve of 0 steps has no area"),
+    ],
+)
+def test_a_plan_that_cannot_work_is_refused_before_anything_runs(change, message):
+    with pytest.raises(InputError, match=message):
+        dataclasses.replace(PLAN, **change).check()

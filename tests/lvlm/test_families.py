@@ -1,0 +1,287 @@
+"""Every supported family, on small random checkpoints of the real classes: what is claimed for one holds for all."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+import torch
+from PIL import Image
+
+import vtrace
+from oracles import algorithm
+from oracles.states import literal_states
+from support import families
+from support.comparing import check_likelihoods, maps_of
+from vtrace.attribution.pipeline import capture_pairwise, encode_trace, trace_inputs
+from vtrace.attribution.requirements import examine
+from vtrace.lvlm.families.paligemma import PALIGEMMA
+from vtrace.lvlm.families.supported import FAMILIES, REFUSED, family_of
+from vtrace.lvlm.families.text import TEXT
+from vtrace.tracing.perturbation import Perturbation, blurred
+
+SIZE = (75, 50)
+QUESTION, RESPONSE = "Where is the red star?", "It is there.\nFinal answer: there"
+
+
+@pytest.fixture(scope="module", params=families.BUILDERS)
+def lvlm(request, tmp_path_factory):
+    if request.param == "smolvlm":
+        pytest.importorskip("num2words", reason="SmolVLM's own processor asks for num2words")
+    return vtrace.load(families.write(request.param, tmp_path_factory.mktemp(request.param)))
+
+
+def noise(width: int, height: int, seed: int) -> Image.Image:
+    pixels = torch.randint(0, 256, (height, width, 3), generator=torch.Generator().manual_seed(seed))
+    return Image.fromarray(pixels.to(torch.uint8).numpy())
+
+
+def picture(seed: int = 0, size: tuple[int, int] = SIZE) -> Image.Image:
+    return noise(size[0] // 5, size[1] // 5, seed).resize(size, Image.Resampling.BICUBIC)
+
+
+def asked(lvlm, image: Image.Image):
+    return vtrace.trace(lvlm, image, QUESTION, response=RESPONSE, system="")
+
+
+@pytest.fixture(scope="module")
+def trace(lvlm):
+    return asked(lvlm, picture())
+
+
+def test_every_family_that_is_listed_is_proved_here():
+    built = {builder()[1].model_type for name, builder in families.BUILDERS.items() if name != "smolvlm"} | {"smolvlm"}
+    assert built == {kind for family in FAMILIES if family is not TEXT for kind in family.model_types}
+
+
+def test_the_seam_gives_the_models_own_likelihoods(lvlm, trace):
+    check_likelihoods(lvlm, trace)
+
+
+def test_generation_and_teacher_forcing_give_the_same_likelihoods(lvlm):
+    """What is generated cannot see its future; what is read at once must not, either."""
+    generate, kept = lvlm.model.generate, []
+
+    def remember(**options):
+        kept.append(generate(**options, output_logits=True, return_dict_in_generate=True))
+        return kept[0].sequences
+
+    with mock.patch.object(lvlm.model, "generate", remember):
+        trace = vtrace.trace(lvlm, picture(), QUESTION, max_new_tokens=6)
+    ids, start = torch.tensor(trace.ids), trace.prompt_length
+    expected = torch.cat(kept[0].logits).double().log_softmax(-1).gather(1, ids[start:, None])[:, 0]
+    found = lvlm.seam.log_probabilities(encode_trace(lvlm, trace), ids, start)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_memory_is_predicted_from_the_configuration_alone(lvlm, tmp_path):
+    lvlm.model.config.save_pretrained(tmp_path)
+    facts = examine(str(tmp_path), tokens=1000, dtype="bfloat16")
+    assert (facts["supported"], facts["family"]) == (True, lvlm.family.name)
+    assert facts["plan"]["weights_bytes"] == 2 * sum(p.numel() for p in lvlm.model.parameters())
+
+
+def test_the_prompt_is_read_in_its_parts(lvlm, trace):
+    question = trace.positions("question")
+    assert trace.text[trace.offsets[question[0]][0] : trace.offsets[question[-1]][1]].strip() == QUESTION
+    assert [p.position for p in trace.patches] == trace.positions("image")
+    assert trace.response == RESPONSE
+    covered = [p for p in trace.patches if p.view == 0]
+    area = sum((p.box[2] - p.box[0]) * (p.box[3] - p.box[1]) for p in covered)
+    cropped = SIZE[1] ** 2 if lvlm.family.name == "LLaVA 1.5" else SIZE[0] * SIZE[1]
+    assert area == pytest.approx(cropped, rel=0.03)
+
+
+def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm, trace):
+    layers, middle = [], []
+    decoder = lvlm.seam.decoder
+    names = ("pre_feedforward_layernorm", "post_attention_layernorm")
+    before_mlp = next(name for name in names if hasattr(decoder.layers[0], name))
+    hooks = [
+        getattr(layer, before_mlp).register_forward_pre_hook(lambda m, args: middle.append(args[0][0]))
+        for layer in decoder.layers
+    ]
+    arguments = encode_trace(lvlm, trace)
+    with torch.no_grad(), lvlm.seam.capture(layers.append):
+        decoder(**arguments)
+    for hook in hooks:
+        hook.remove()
+    assert len(layers) == len(decoder.layers)
+    for layer, module, after in zip(layers, decoder.layers, middle, strict=True):
+        torch.testing.assert_close(layer.update, after - layer.residual, rtol=1e-3, atol=1e-4)
+        heads, _, size = layer.query.shape
+        value = layer.value.repeat_interleave(heads // len(layer.value), dim=0)
+        written = sum(
+            maps_of(layer)[h] @ value[h] @ layer.projection[:, h * size : (h + 1) * size].T for h in range(heads)
+        )
+        gain = torch.ones(len(trace)) if layer.gain is None else layer.gain
+        bias = module.self_attn.o_proj.bias
+        constant = 0 if bias is None else bias
+        torch.testing.assert_close(gain[:, None] * written + constant, layer.update, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [SIZE, (44, 100), (140, 130)])
+def test_a_painted_cell_changes_the_feature_of_its_own_token_most(lvlm, size):
+    trace = asked(lvlm, picture(size=size))
+    before = encode_trace(lvlm, trace)["inputs_embeds"][0]
+    places = [p for p in trace.patches if p.view == 0]
+    rivals = [p.position for p in places]  # the thumbnail, too, shows the place
+    for patch in places[:: max(1, len(places) // 4)]:
+        painted = trace.images[0].copy()
+        left, top, right, bottom = (round(v) for v in patch.box)
+        painted.paste(noise(right - left, bottom - top, seed=1), (left, top))
+        change = (encode_trace(lvlm, asked(lvlm, painted))["inputs_embeds"][0] - before).norm(dim=-1)
+        assert rivals[int(change[rivals].argmax())] == patch.position
+
+
+def test_with_the_image_padded_the_logits_do_not_depend_on_the_pixels(lvlm, trace):
+    ids, start, image = torch.tensor(trace.ids), trace.prompt_length, trace.positions("image")
+
+    def padded(shown, positions):
+        return lvlm.seam.log_probabilities(lvlm.seam.pad(encode_trace(lvlm, shown), [positions]), ids, start)
+
+    other = asked(lvlm, picture(seed=5))
+    torch.testing.assert_close(padded(trace, image), padded(other, image), rtol=0, atol=0)
+    assert not torch.allclose(padded(trace, image[:-1]), padded(other, image[:-1]))
+
+
+def test_a_perturbation_touches_exactly_the_chosen_tokens(lvlm, trace):
+    """With attention silenced in the vision tower, a token's feature depends on its own pixels alone."""
+    with silenced(lvlm):
+        perturbation = Perturbation(lvlm, trace, radius=0.2)
+        clean = lvlm.seam.encode(trace_inputs(lvlm, trace))
+        image, question = trace.positions("image"), trace.positions("question")
+        states = [[image[0]], [image[-1]], image[1::3], [question[1], image[len(image) // 2]], []]
+        found = perturbation.log_probabilities(states)
+        batch = perturbation.arguments(states)
+        whole = lvlm.seam.log_probabilities(batch, torch.tensor(trace.ids), trace.prompt_length)
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-4)  # though what comes first was decoded once for all
+    for row, state in enumerate(states):
+        change = (batch["inputs_embeds"][row] - clean["inputs_embeds"][0]).abs().amax(-1)
+        rounding = 1e-5 * clean["inputs_embeds"].abs().max()  # batches of another size add up in another order
+        touched = (change > torch.maximum(1e-4 * change.max(), rounding)).nonzero()[:, 0].tolist()
+        assert touched == sorted(state)
+        for extra, own in zip(lvlm.seam.family.extras(batch), lvlm.seam.family.extras(clean), strict=True):
+            rows = extra.view(len(states), len(image), -1)[row]
+            moved = (rows - own).abs().amax(-1) > 1e-4
+            assert [image[k] for k in moved.nonzero()[:, 0]] == sorted(set(state) & set(image))
+
+
+def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
+    """Features are shared between states, and tiles of several states encoded in one picture."""
+    image = trace.positions("image")
+    states = [image[::2], image[:3], [], image[1::3], image]
+    perturbation = Perturbation(lvlm, trace, radius=0.2)
+    perturbation.log_probabilities(states)
+    found = perturbation.arguments(states)["inputs_embeds"]
+    soft = trace_inputs(lvlm, blurred(trace, 0.2))["pixel_values"]
+    for state, row in zip(states, found, strict=True):
+        inputs = trace_inputs(lvlm, trace)
+        mask = lvlm.family.pixel_mask(inputs, torch.tensor([p in state for p in image]), lvlm.model.config)
+        inputs["pixel_values"] = inputs["pixel_values"].where(~mask, soft)
+        torch.testing.assert_close(row, lvlm.seam.encode(inputs)["inputs_embeds"][0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
+    fast, _ = capture_pairwise(lvlm, trace, encode_trace(lvlm, trace))
+    states = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
+    slow = algorithm.pairwise(*states, trace.positions("image"), trace.positions("question"))
+    torch.testing.assert_close(fast, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))
+
+
+def test_the_model_is_left_as_it_was(lvlm, trace):
+    def outside() -> tuple:
+        hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in lvlm.model.modules()]
+        return lvlm.seam.decoder.config._attn_implementation, getattr(lvlm.model.model, "rope_deltas", None), hooks
+
+    before = {name: value.clone() for name, value in lvlm.model.state_dict().items()}
+    kept = outside()
+    vtrace.attribute(lvlm, trace)
+    Perturbation(lvlm, trace).log_probabilities([trace.positions("image")[:2]])
+    assert outside() == kept
+    assert all(torch.equal(value, before[name]) for name, value in lvlm.model.state_dict().items())
+    assert not any("forward" in vars(m) for m in lvlm.model.modules())
+
+
+def test_an_attribution_from_end_to_end(lvlm, trace):
+    found = vtrace.attribute(lvlm, trace, "answer")
+    assert found.image_share + found.text_share == pytest.approx(1)
+    assert len(found.ranking()) == len(trace.patches) + sum(w.kind == "question" for w in trace.words)
+    generated = vtrace.trace(lvlm, picture(), QUESTION, max_new_tokens=3)
+    assert [w.text for w in generated.words if w.kind == "question"] == QUESTION.replace("?", " ?").split()
+    assert len(generated) <= generated.prompt_length + 3
+
+
+def test_two_pictures_in_one_question(lvlm):
+    small = picture(2).resize((40, 60))
+    found = vtrace.trace(lvlm, [picture(1), small], QUESTION, response=RESPONSE, system="")
+    assert [p.position for p in found.patches] == found.positions("image")
+    assert {p.image for p in found.patches} == {0, 1}
+    for image, size in enumerate((SIZE, small.size)):
+        assert max(p.box[2] for p in found.patches if p.image == image) <= size[0] + 1e-6
+    perturbation = Perturbation(lvlm, found)
+    one, both = ([p.position for p in found.patches if p.image in shown] for shown in ({0}, {0, 1}))
+    values = perturbation.log_probabilities([one, both, []])
+    assert torch.isfinite(values).all()
+    assert vtrace.attribute(lvlm, found).image_share > 0
+
+
+SORT = {"paligemma": {"text_config": {"model_type": "gemma2"}}}  # one of the type, where others are supported
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_explained_is_refused_with_its_reason(kind):
+    from transformers import AutoConfig
+
+    with pytest.raises(vtrace.VTraceError, match="cannot be explained: "):
+        family_of(AutoConfig.for_model(kind, **SORT.get(kind, {})), kind)
+
+
+class silenced:
+    """While open, attention in the vision tower writes nothing."""
+
+    def __init__(self, lvlm):
+        decoder = {id(p) for p in lvlm.seam.decoder.parameters()}
+        ends = ("attn.proj", "out_proj", "o_proj", "projection_layer")
+        self.kept = {
+            p: p.detach().clone()
+            for name, p in lvlm.model.named_parameters()
+            if id(p) not in decoder and name.rpartition(".")[0].endswith(ends)
+        }
+        assert self.kept
+
+    @torch.no_grad()
+    def __enter__(self):
+        for p in self.kept:
+            p.zero_()
+
+    @torch.no_grad()
+    def __exit__(self, *stop):
+        for p, value in self.kept.items():
+            p.copy_(value)
+
+
+def test_a_text_without_a_place_for_a_system_prompt_still_gets_it(lvlm):
+    template = lvlm.processor.chat_template
+    strict = "{%- if messages[0].role == 'system' %}{{- raise_exception('no system role') }}{%- endif %}" + template
+    lvlm.processor.chat_template = strict
+    try:
+        found = vtrace.trace(lvlm, picture(), QUESTION, response=RESPONSE, system="Be brief.")
+    finally:
+        lvlm.processor.chat_template = template
+    assert "Be brief.\n\n" in found.text
+    assert "system\n" not in found.text
+    assert "brief" not in {w.text for w in found.words if w.kind == "question"}
+    assert found.system == "Be brief."
+
+
+def test_a_model_without_turns_refuses_earlier_ones(lvlm):
+    """PaliGemma's prompt is one text behind its pictures."""
+    shown = [{"type": "image", "image": picture()}, {"type": "text", "text": QUESTION}]
+    chat = [{"role": "user", "content": shown}, {"role": "assistant", "content": "Here."}]
+    chat += [{"role": "user", "content": "And the cross?"}, {"role": "assistant", "content": RESPONSE}]
+    if lvlm.family is not PALIGEMMA:
+        assert "And" in {w.text for w in vtrace.trace(lvlm, chat, system="").words if w.kind == "question"}
+        return
+    with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it knows no .* earlier turns"):
+        vtrace.trace(lvlm, chat, system="Be brief.")

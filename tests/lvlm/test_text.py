@@ -1,0 +1,138 @@
+"""Text-only decoders: prompt words are attributed through the same seam, and there is nothing to calibrate."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import vtrace
+from oracles import algorithm
+from oracles.states import literal_states
+from support import families
+from support.comparing import check_likelihoods
+from vtrace.attribution.pipeline import capture_pairwise, encode_trace
+from vtrace.benchmarks.benchmark import Benchmark
+from vtrace.errors import InputError
+from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.store import read_run
+from vtrace.faithfulness.tables import tabulate
+from vtrace.lvlm.families.text import TEXT
+from vtrace.tracing.perturbation import Perturbation
+from vtrace.types import Example
+
+QUESTION, RESPONSE = "Where is the red star?", "It is above the cross.\nFinal answer: above"
+OWN = {"smollm3": dict(no_rope_layers=[1, 0]), "qwen2_moe": dict(num_experts=4, num_experts_per_tok=2,
+       moe_intermediate_size=32, shared_expert_intermediate_size=32), "qwen3_moe": families.MOE,
+       "mistral": dict(sliding_window=16)}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=TEXT.model_types)
+def folder(request, tmp_path_factory):
+    torch.manual_seed(2)
+    words = families.tokenizer()
+    config = AutoConfig.for_model(request.param, **families.text_config(words, **OWN.get(request.param, {})))
+    if "2" in request.param:  # these take the size of a head from the width
+        config = AutoConfig.for_model(
+            request.param,
+            **families.text_config(words, num_attention_heads=3, num_key_value_heads=1, **OWN.get(request.param, {})),
+        )
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    families.randomise(model)
+    place = tmp_path_factory.mktemp(request.param)
+    model.save_pretrained(place)
+    words.chat_template = families.template("")
+    words.save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def lvlm(folder):
+    return vtrace.load(folder)
+
+
+@pytest.fixture(scope="module")
+def trace(lvlm):
+    return vtrace.trace(lvlm, [], QUESTION, response=RESPONSE, system="Be brief.")
+
+
+def test_the_prompt_is_read_in_its_parts(trace):
+    assert [w.text for w in trace.words if w.kind == "question"] == ["Where", "is", "the", "red", "star", "?"]
+    assert not trace.patches
+    assert trace.answer_text == "above"
+    assert "system\nBe brief.<|im_end|>" in trace.text
+
+
+def test_the_seam_gives_the_models_own_likelihoods(lvlm, trace):
+    check_likelihoods(lvlm, trace)
+
+
+def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
+    fast, _ = capture_pairwise(lvlm, trace, encode_trace(lvlm, trace))
+    states = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
+    slow = algorithm.pairwise(*states, [], trace.positions("question"), centre=False)
+    plain, _ = capture_pairwise(lvlm, trace, encode_trace(lvlm, trace), centring=False)
+    torch.testing.assert_close(plain, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))
+    assert not torch.allclose(fast, plain)  # question words are centred
+
+
+def test_an_attribution_is_of_words_alone_and_says_why_it_is_not_calibrated(lvlm, trace, tmp_path):
+    found = vtrace.attribute(lvlm, trace, "answer")
+    assert found.image_share == 0
+    assert found.text_share == pytest.approx(1)
+    assert found.calibration.status == "skipped: there is no picture to weigh the text against"
+    assert found.warnings == []
+    assert {item.kind for item in found.ranking()} == {"question"}
+    np.testing.assert_allclose(found.retarget("response").scores, vtrace.attribute(lvlm, trace).scores, rtol=1e-6)
+    for ending in ("json", "html", "png"):
+        found.save(tmp_path / f"a.{ending}")
+    loaded = vtrace.read(tmp_path / "a.json")
+    np.testing.assert_allclose(vtrace.attribute(lvlm, loaded.trace, "answer").scores, found.scores)
+
+
+def test_other_methods_run_on_text(lvlm, trace):
+    found = vtrace.compare(lvlm, trace, ["vtrace", "ifr", "loo", "rollout", "gradient"], "answer", calibrated=True)
+    assert not found.failures
+    states = [(), trace.positions("question")]
+    whole, without = Perturbation(lvlm, trace).log_probabilities(states).sum(1)
+    assert float(whole) != float(without)
+
+
+def test_a_text_model_generates(lvlm):
+    found = vtrace.trace(lvlm, [], QUESTION, max_new_tokens=4)
+    assert 1 <= len(found) - found.prompt_length <= 4
+
+
+def test_a_picture_is_refused(lvlm):
+    with pytest.raises(InputError, match="takes no pictures"):
+        vtrace.trace(lvlm, Image.new("RGB", (40, 40)), QUESTION)
+
+
+def test_on_the_command_line(run, folder):
+    code, out, err = run("explain", QUESTION, "--model", folder, "--response", RESPONSE, "--json", "-")
+    assert code == 0, err
+    assert json.loads(out)["calibration"]["status"].startswith("skipped")
+    code, out, _ = run("explain", QUESTION, "--model", folder, "--response", RESPONSE)
+    assert code == 0
+    assert "no picture to weigh" in out
+    code, _, err = run("explain", "--model", folder)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "takes no pictures" in err
+    code, out, _ = run("doctor", "--model", folder, "--json")
+    assert json.loads(out)["plan"]["passes"].startswith("1 captured forward pass,")
+
+
+def test_faithfulness_of_words_alone_has_no_image_lines(lvlm, tmp_path):
+    asked = Example((), QUESTION, "words", "above")
+    words = Benchmark("words", 1, lambda number: "words", lambda number: asked, blur=0.25)
+    plan = Plan(("vtrace", "random"), steps=3, max_new_tokens=8)
+    evaluate(lvlm, words, plan, tmp_path)
+    table = tabulate(read_run(tmp_path))
+    assert {line.setting for line in table.lines} == {"joint"}
+    (facts,) = table.runs.values()
+    assert not facts.failures
+    assert not facts.left_out

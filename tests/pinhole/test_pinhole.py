@@ -1,0 +1,226 @@
+"""The embedded models: of the real classes, really trained, really looking."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import vtrace
+from vtrace.benchmarks.shapes.questions import TASKS
+from vtrace.benchmarks.shapes.sample import sample
+from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.pinhole.accuracy import answer_of, measure, respond
+from vtrace.pinhole.card import card
+from vtrace.pinhole.muon import Muon, orthogonalise
+from vtrace.pinhole.pack import IGNORE, Packer, scenes, vision_labels
+from vtrace.pinhole.train import RECIPES, Reasoner, Seer, run_stage
+
+
+@pytest.fixture(scope="module", params=list(EMBEDDED))
+def lvlm(request):
+    return vtrace.load(request.param)
+
+
+@pytest.fixture
+def folder(lvlm):
+    return EMBEDDED[lvlm.name]
+
+
+@pytest.fixture
+def recipe(lvlm):
+    return RECIPES[lvlm.name]
+
+
+@pytest.fixture
+def recorded(folder):
+    return json.loads((folder / "accuracy.json").read_text())
+
+
+def test_it_is_of_the_class_of_its_big_siblings(pinhole):
+    from transformers import Qwen3VLForConditionalGeneration, Qwen3VLProcessor
+
+    assert type(pinhole.model) is Qwen3VLForConditionalGeneration
+    assert isinstance(pinhole.processor, Qwen3VLProcessor)
+    text = pinhole.model.config.text_config
+    assert text.num_hidden_layers >= 8
+    assert text.num_key_value_heads < text.num_attention_heads
+    assert len(pinhole.model.config.vision_config.deepstack_visual_indexes) == 2
+    assert text.rope_parameters["mrope_section"] == [6, 5, 5]
+    assert hasattr(pinhole.seam.decoder.layers[0].self_attn, "q_norm")
+
+
+def test_the_second_recipe_is_of_another_family(tmp_path):
+    """Pinhole-InternVL before training: the real classes, tiles and a thumbnail."""
+    from transformers import InternVLForConditionalGeneration, InternVLProcessor
+
+    from vtrace.pinhole.build import save
+
+    recipe = RECIPES["pinhole-internvl"]
+    tokenizer = recipe.tokenizer()
+    save(recipe.build(tokenizer), recipe.processor(tokenizer), tmp_path)
+    other = vtrace.load(tmp_path)
+    assert type(other.model) is InternVLForConditionalGeneration
+    assert isinstance(other.processor, InternVLProcessor)
+    item = sample("dev", 4)
+    told = vtrace.trace(other, item.image, item.question, response=item.response)
+    assert told.panels == [(0, 0), (0, 1)]
+    assert len(told.patches) == 4 * (item.scene.rows * item.scene.columns + 1)
+
+
+def test_it_is_small_enough_to_ship(folder):
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 25e6
+
+
+def test_recorded_accuracy_meets_the_bar(recorded):
+    tasks = recorded["tasks"]
+    assert set(tasks) == set(TASKS)
+    assert recorded["per_task"] >= 200
+    assert np.mean([row["accuracy"] for row in tasks.values()]) >= 0.94
+    for task, row in tasks.items():
+        assert row["accuracy"] >= 0.85, task
+        assert row["blank"] <= row["majority"] + 0.08, task
+
+
+def test_measured_accuracy_is_what_is_recorded(lvlm, recorded):
+    """A quick look at the same questions; the full table takes minutes: python -m vtrace.pinhole.accuracy."""
+    found = measure(lvlm.model, lvlm.processor, "test", per_task=12)
+    assert found["mean"] == pytest.approx(recorded["mean"], abs=0.05)
+    blank = np.mean([row["blank"] for row in found["tasks"].values()])
+    assert blank == pytest.approx(np.mean([row["blank"] for row in recorded["tasks"].values()]), abs=0.08)
+
+
+def test_the_card_states_what_was_measured(lvlm, folder, recipe, recorded):
+    log = [json.loads(line) for line in (folder / "training-log.jsonl").read_text().splitlines()]
+    sizes = [sum(p.numel() for p in module.parameters()) for module in (lvlm.seam.decoder, lvlm.model)]
+    assert (folder / "README.md").read_text() == card(recipe, recorded, log, *sizes)
+
+
+def test_it_is_not_driven_into_saturation(pinhole):
+    """Likelihoods stay off the ceiling: the mean probability of its own words is below 0.995."""
+    found = vtrace.attribute(pinhole, vtrace.trace(pinhole, vtrace.example()))
+    assert found.likelihoods is not None
+    assert np.exp(found.likelihoods[0]).mean() < 0.995
+
+
+def test_every_word_of_the_world_is_one_token(pinhole):
+    tokenizer = pinhole.processor.tokenizer
+    for index in range(len(TASKS)):
+        item = sample("dev", index)
+        words = item.reasoning.replace(".", " ").replace(";", " ").replace(":", " ").split()
+        assert all(len(tokenizer(f" {w}", add_special_tokens=False)["input_ids"]) <= 2 for w in words)
+
+
+def test_other_text_is_covered_by_bytes(pinhole):
+    tokenizer = pinhole.processor.tokenizer
+    text = "Ünïcode 🙂 天 <tag> \\frac"
+    assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+
+
+def test_training_pixels_are_the_processors(lvlm, recipe):
+    item = sample("dev", 4)
+    text = lvlm.processor.apply_chat_template([{"role": "user", "content": [{"type": "image"}]}])
+    inputs = lvlm.processor(text=[text], images=[item.image], return_tensors="pt")
+    for name, drawn in recipe.draw([item.scene]).items():
+        torch.testing.assert_close(drawn, inputs[name], rtol=0, atol=1e-5)
+
+
+def test_what_the_tower_learns_is_where_the_processor_puts_it(lvlm, recipe):
+    """Labels of visual tokens, in token order, say what stands in the box of each patch."""
+    item = sample("dev", 4)
+    told = vtrace.trace(lvlm, item.image, item.question, response=item.response)
+    labels = recipe.in_token_order(vision_labels([item.scene]))[0]
+    assert len(labels) == len(told.patches)
+    for patch, label in zip(told.patches, labels.tolist(), strict=True):
+        left, top, right, bottom = patch.box
+        inside = [t for t in item.scene.things if left <= t.x < right and top <= t.y < bottom]
+        if not patch.view:
+            assert (label[1] < 5) == bool(inside)
+
+
+def test_packed_questions_are_computed_as_if_alone(lvlm, recipe):
+    """The loss on packed questions equals that of the same questions through the public interface."""
+    packer, rng = Packer(recipe, lvlm.processor.tokenizer, per_image=3), random.Random(5)
+    shown = scenes(rng, 2, (6, 10), recipe.stages[-1].world)
+    asked = []
+    original = packer.questions
+    packer.questions = lambda *a: asked.append(original(*a)) or asked[-1]
+    batch = packer.pack(shown, rng, {})
+    core = lvlm.model.model
+    with torch.no_grad():
+        seen, others = recipe.see(lvlm.model, **batch.pixels)
+        image = batch.ids == packer.image
+        others |= {recipe.mark_image: image} if recipe.mark_image else {}
+        embeds = core.language_model.embed_tokens(batch.ids).masked_scatter(image[..., None], seen)
+        positions = batch.positions if len(batch.positions) > 1 else batch.positions[0]
+        hidden = core.language_model(
+            inputs_embeds=embeds, position_ids=positions, attention_mask=batch.mask, **others
+        ).last_hidden_state
+    for row, items in enumerate(asked):
+        logits = lvlm.model.lm_head(hidden[row][batch.labels[row] != IGNORE]).log_softmax(-1)
+        labels = batch.labels[row][batch.labels[row] != IGNORE]
+        packed = logits.gather(1, labels[:, None])[:, 0].double()
+        alone = []
+        for item in items:
+            told = vtrace.trace(lvlm, item.image, item.question, response=item.response)
+            alone.append(torch.from_numpy(vtrace.attribute(lvlm, told).likelihoods[0]))
+        torch.testing.assert_close(packed, torch.cat(alone), rtol=1e-3, atol=1e-3)
+
+
+def test_generation_goes_through_the_public_interface(pinhole):
+    items = [sample("test", index) for index in range(2)]
+    responses = respond(pinhole.model, pinhole.processor, items, [item.image for item in items])
+    single = vtrace.trace(pinhole, items[1].image, items[1].question)
+    assert responses[1] == single.response
+    assert answer_of(responses[1]) == single.answer_text
+
+
+def test_muon_updates_are_orthogonal_and_batched_by_shape():
+    torch.manual_seed(0)
+    square = orthogonalise(torch.randn(3, 24, 40))
+    values = torch.linalg.svdvals(square)
+    assert values.min() > 0.6
+    assert values.max() < 1.3
+    weights = [torch.nn.Parameter(torch.randn(6, 4)) for _ in range(2)] + [torch.nn.Parameter(torch.randn(4, 4))]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    before = [weight.detach().clone() for weight in weights]
+    Muon(weights, lr=0.1).step()
+    assert all((a - b).norm() > 0 for a, b in zip(before, weights, strict=True))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_an_interrupted_training_run_continues_as_if_nothing_happened(tmp_path, monkeypatch, name):
+    from dataclasses import replace
+
+    from vtrace.pinhole import train
+
+    monkeypatch.setattr(train, "SAVE_EVERY", 1)
+    recipe = RECIPES[name]
+    tokenizer = recipe.tokenizer()
+    stages = [replace(recipe.stages[k], steps=3, images=2) for k in (0, -1)]
+
+    def run(folder, stop_at=None):
+        torch.manual_seed(0)
+        model = recipe.build(tokenizer)
+        seer = Seer(model, recipe, recipe.stages[0].world)
+
+        def every(step):
+            if step == stop_at:
+                raise KeyboardInterrupt
+            return {}
+
+        folder.mkdir(exist_ok=True)
+        run_stage(stages[0], seer, folder, every)
+        whole = Reasoner(model, seer, Packer(recipe, tokenizer, 2), stages[1])
+        run_stage(stages[1], whole, folder, lambda step: {})
+        return torch.cat([p.detach().flatten() for p in whole.parameters()])
+
+    whole = run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "broken", stop_at=2)
+    torch.testing.assert_close(run(tmp_path / "broken"), whole, rtol=0, atol=0)
+    assert len((tmp_path / "broken" / "log.jsonl").read_text().splitlines()) == 2

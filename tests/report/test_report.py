@@ -1,0 +1,168 @@
+"""What people look at: JSON that loads back, a figure, a notebook's picture, a table. Pages are test_viewer's."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import vtrace
+from vtrace.errors import InputError
+from vtrace.report.console import show
+from vtrace.report.documents import attribution_document, from_document
+from vtrace.report.html import fragment
+from vtrace.report.png import build
+from vtrace.report.scale import percent
+from vtrace.system.files import write_atomically
+from vtrace.viewer.palette import DARK_STOPS, STOPS, colour
+
+
+def test_json_loads_back_and_can_be_retargeted(attribution, tmp_path):
+    loaded = vtrace.read(attribution.save(tmp_path / "a.json"))
+    assert isinstance(loaded, vtrace.Attribution)
+    np.testing.assert_array_equal(loaded.scores, attribution.scores)
+    assert (loaded.target, loaded.calibration, loaded.options) == (
+        attribution.target,
+        attribution.calibration,
+        attribution.options,
+    )
+    np.testing.assert_allclose(loaded.retarget("answer").scores, attribution.retarget("answer").scores, rtol=1e-12)
+
+
+def test_json_without_its_matrix_keeps_the_scores(attribution):
+    loaded = from_document(json.loads(json.dumps(attribution_document(attribution, whole=False))))
+    np.testing.assert_array_equal(loaded.scores, attribution.scores)
+    with pytest.raises(InputError, match="scores only"):
+        loaded.retarget("answer")
+    assert "<img" not in fragment(loaded)
+    assert build(loaded).get_size_inches()[1] > 1
+
+
+@pytest.mark.parametrize("key", ["scores", "trace", "pairwise", "calibration"])
+def test_a_document_with_a_part_missing_or_short_is_refused(attribution, key):
+    document = json.loads(json.dumps(attribution_document(attribution)))
+    document[key] = document[key][:3] if isinstance(document[key], list) else {}
+    with pytest.raises(InputError, match=r"^the document is damaged[^\n]*$"):
+        from_document(document)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schema": "vtrace.attribution/99"}', '{"schema": "vtrace.trace/1"}', "\x00\x01"]
+)
+def test_a_damaged_file_is_one_clear_line(tmp_path, text):
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(InputError, match=r"^[^\n]+$"):
+        vtrace.read(tmp_path / "bad.json")
+
+
+def test_figure_shows_the_picture_large_enough_to_see(attribution, tmp_path):
+    figure = Image.open(attribution.save(tmp_path / "a.png"))
+    assert figure.width >= 1500
+    assert figure.height >= 600
+    assert len(figure.convert("RGB").getcolors(1 << 24)) > 1000
+
+
+def test_figure_takes_any_script_and_leaves_mathematics_alone(pinhole, tmp_path):
+    text = r"So $x^2 + \frac{1}{2}$ costs $5, 画像 🙂 [/bold].\nFinal answer: $4$"
+    told = vtrace.trace(pinhole, vtrace.example("dev-0").images, "Ist es 星 $y_1$ {a}?", response=text)
+    found = vtrace.attribute(pinhole, told, "answer")
+    assert found.save(tmp_path / "a.png").stat().st_size > 10_000
+    show(found, Console(file=io.StringIO()))
+    drawn = {t.get_text() for t in build(found).axes[0].texts}
+    assert {"画", "🙂"} <= drawn
+
+
+class Collector(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text, self.links = [], "", []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_a_notebook_needs_no_script_and_no_network(attribution):
+    found = Collector()
+    found.feed(attribution._repr_html_())
+    assert found.links == []
+    assert "script" not in found.tags
+    assert found.tags.count("rect") == len(attribution.trace.patches)
+    for piece in (attribution.trace.question, attribution.trace.answer_text):
+        assert piece in found.text
+
+
+def test_everything_in_a_notebook_is_escaped(pinhole):
+    nasty = '<script>alert("x")</script> & <img src=x onerror=alert(1)>'
+    told = vtrace.trace(
+        pinhole, vtrace.example("dev-0").images, f"Is it {nasty}?", response=f"{nasty}\nFinal answer: {nasty}"
+    )
+    found = Collector()
+    found.feed(fragment(vtrace.attribute(pinhole, told, "answer")))
+    assert "script" not in found.tags
+    assert found.tags.count("img") == 1
+    assert "onerror=alert(1)" in found.text
+
+
+def test_a_notebook_shows_the_picture_by_itself(attribution):
+    assert attribution._repr_html_() == fragment(attribution)
+    assert "<svg" in attribution._repr_html_()
+
+
+def test_console_prints_ranking_shares_status_and_answer(attribution):
+    out = io.StringIO()
+    show(attribution, Console(file=out, width=120))
+    text = out.getvalue()
+    for piece in (attribution.trace.answer_text, "image", "text", "Calibrated", attribution.top(1)[0].label):
+        assert piece in text
+
+
+def test_colour_is_never_the_only_carrier(attribution, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    show(attribution, Console(file=out, width=120, force_terminal=True))
+    assert "38;2" not in out.getvalue()
+    assert percent(attribution.top(1)[0].score) in out.getvalue()
+
+
+def test_the_scale_darkens_steadily():
+    def lightness(rgb):
+        return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]
+
+    steps = [lightness(colour(k / 50)) for k in range(51)]
+    assert all(a > b for a, b in itertools.pairwise(steps))
+    assert (colour(0), colour(1)) == (STOPS[0], STOPS[-1])
+    assert all(lightness(a) < lightness(b) for a, b in itertools.pairwise(DARK_STOPS))
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a"])
+def test_unknown_endings_are_refused(attribution, tmp_path, name):
+    with pytest.raises(InputError, match=r"\.json, \.html or \.png"):
+        attribution.save(tmp_path / name)
+
+
+def test_nothing_half_written_stays_behind(tmp_path):
+    (tmp_path / "kept.txt").write_text("old")
+
+    def fail(file):
+        file.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "kept.txt", fail)
+    assert (tmp_path / "kept.txt").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_an_unwritable_place_is_an_input_error(attribution, tmp_path):
+    with pytest.raises(InputError, match="cannot write"):
+        attribution.save(tmp_path / "no" / "folder" / "a.json")

@@ -1,0 +1,105 @@
+"""Many clients, a server that is killed, and one that is stopped: nothing finished is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+
+from support.serving import Client, picture, serving
+
+CLIENTS = 32
+
+
+def test_thirty_two_clients_are_all_served_with_no_error_but_429(pinhole, tmp_path):
+    refused = []
+
+    def one(client: Client, number: int) -> dict:
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            status, headers, made = client.ask((picture(size=(64, 64)),), question=f"Is this picture {number}?")
+            if status == 202:
+                break
+            assert status == 429
+            refused.append(number)
+            time.sleep(min(float(headers["retry-after"]), 0.5))
+        events = client.events(made["id"])
+        assert [event["place"] for event in events] == sorted((e["place"] for e in events), reverse=True)
+        assert events[-1]["status"] == "done"
+        return client.get(f"/api/explanations/{made['id']}")[1]
+
+    with serving(lambda name: pinhole, tmp_path / "history.sqlite", waiting=8, new_tokens=12) as client:
+        longest = 0
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            found = [pool.submit(one, client, number) for number in range(CLIENTS)]
+            while not all(future.done() for future in found):
+                longest = max(longest, len(client.desk.queue.jobs()))
+                time.sleep(0.01)
+        facts = [future.result() for future in found]
+        assert longest <= 9, "eight wait and one runs"
+        assert refused, "32 clients do not fit into a queue of eight"
+        assert [one["question"] for one in facts] == [f"Is this picture {n}?" for n in range(CLIENTS)]
+        assert {one["status"] for one in client.get("/api/explanations?count=200")[1]} == {"done"}
+        assert len(client.get("/api/explanations?count=200")[1]) == CLIENTS
+
+
+@contextmanager
+def process(tmp_path):
+    """`vtrace serve` as a user starts it."""
+    run = [sys.executable, "-m", "vtrace.cli", "serve", "--store", tmp_path / "history.sqlite", "--port", "0"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    started = subprocess.Popen(
+        run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    )
+    try:
+        address = started.stdout.readline()
+        assert "http://127.0.0.1:" in address, started.stderr.read()
+        yield started, Client(int(address.rsplit(":", 1)[1].strip("/\n")))
+    finally:
+        started.kill()
+        started.communicate()
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """A server that was killed in the middle of its session: what had been finished, and what had not."""
+    with process(tmp_path) as (started, client):
+        ids = [client.ask(example="test-00011", methods=["vtrace", "ifr"])[2]["id"] for _ in range(8)]
+        done, until = [], time.monotonic() + 60
+        while len(done) < 2 and time.monotonic() < until:
+            done = [id for id in ids if client.get(f"/api/explanations/{id}")[1]["status"] == "done"]
+        started.send_signal(signal.SIGKILL)
+        started.wait(10)
+    return ids, done
+
+
+def test_a_kill_and_a_restart_lose_no_finished_result(killed, tmp_path):
+    ids, done = killed
+    with process(tmp_path) as (started, client):
+        found = {one["id"]: one["status"] for one in client.get("/api/explanations")[1]}
+        assert found.keys() == set(ids)
+        assert {found[id] for id in done} == {"done"}
+        assert set(found.values()) == {"done", "interrupted"}
+        for id in done:
+            assert client.send("GET", f"/api/explanations/{id}/page")[0] == 200
+            assert json.loads(client.send("GET", f"/api/explanations/{id}/result?method=ifr")[2])["method"] == "ifr"
+        again = client.ask(example="test-00011")[2]["id"]
+        assert client.wait(again)["status"] == "done"
+
+        waiting = [client.ask(example="test-00011")[2]["id"] for _ in range(4)]
+        started.send_signal(signal.SIGTERM)
+        err = started.communicate(timeout=60)[1]
+        assert "Traceback" not in err, err
+    with closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
+        found = dict(db.execute("SELECT id, status FROM explanation"))
+    assert {found[id] for id in waiting} == {"done", "interrupted"}
+    assert found[waiting[0]] == "done", "what runs is finished"
+    assert found[again] == "done"

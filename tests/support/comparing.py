@@ -1,0 +1,35 @@
+"""What tests of methods share."""
+
+from __future__ import annotations
+
+import torch
+
+from vtrace.attribution.attention import attention_rows
+from vtrace.attribution.pipeline import encode_trace, trace_inputs
+from vtrace.methods.registry import METHODS
+from vtrace.tracing.targets import find_target
+
+
+def run(name, session, spec="response", **options):
+    return METHODS[name].run(session, find_target(session.trace, spec), **options)
+
+
+def close(found, expected, rtol=1e-4, atol=1e-5):
+    found, expected = torch.as_tensor(found).double(), torch.as_tensor(expected).double()
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol * float(expected.abs().max()))
+
+
+def maps_of(layer) -> torch.Tensor:
+    """All weights of a layer at once."""
+    (block,) = attention_rows(layer.query, layer.key, layer.scaling, layer.mask)
+    return block[1].clone()
+
+
+def check_likelihoods(lvlm, trace):
+    """Decoding recorded arguments gives what the model's own forward gives."""
+    with torch.no_grad():
+        logits = lvlm.model(**trace_inputs(lvlm, trace), use_cache=False).logits[0].double().log_softmax(-1)
+    start, ids = trace.prompt_length, torch.tensor(trace.ids)
+    expected = logits[start - 1 : -1].gather(1, ids[start:, None])[:, 0]
+    found = lvlm.seam.log_probabilities(encode_trace(lvlm, trace), ids, start)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,90 @@
+"""The viewer open in a real Chromium, and what can be read off it."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from vtrace.report.scale import calibration_words, percent
+from vtrace.types import Patch, Word
+
+SCREENSHOTS = Path(__file__).parents[1] / "screenshots"  # kept to be looked at, ignored by git
+
+
+class Opened:
+    """A page from a file, and everything it complained about."""
+
+    def __init__(self, browser, text: str, folder: Path, link: str = "", **options):
+        (folder / "page.html").write_text(text, "utf-8")
+        self.context = browser.new_context(offline=True, viewport={"width": 1360, "height": 900}, **options)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto((folder / "page.html").as_uri() + link)
+        self.page.wait_for_selector("html[data-ready]", timeout=20_000)
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+    def word(self, place: int, box: str = "#response"):
+        """A shown word, counted from 0; from the end for negative numbers."""
+        return self.page.locator(f"{box} .w").nth(place)
+
+    def ranking(self) -> list[tuple[str, str]]:
+        rows = self.page.eval_on_selector_all(
+            "#ranking tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+        )
+        return [(row[1].strip("“”"), row[2]) for row in rows]
+
+    def patch(self, patch: Patch, size: tuple[int, int], panel: int = 0) -> tuple[float, float]:
+        """The middle of a patch of a picture of that size, on the screen."""
+        frame = self.page.locator(f"#panel-{panel}").bounding_box()
+        left, top, right, bottom = patch.box
+        x, y = (left + right) / 2 / size[0], (top + bottom) / 2 / size[1]
+        return frame["x"] + frame["width"] * x, frame["y"] + frame["height"] * y
+
+    def pixels(self, panel: int = 0) -> np.ndarray:
+        data = self.page.evaluate(f"document.getElementById('panel-{panel}').toDataURL()")
+        return np.asarray(Image.open(io.BytesIO(base64.b64decode(data.split(",")[1]))).convert("RGB"), dtype=int)
+
+
+def slide(opened: Opened, name: str, value: float) -> None:
+    opened.page.evaluate(
+        "([id, value]) => { const one = document.getElementById(id); one.value = value;"
+        " one.dispatchEvent(new Event('input')); }",
+        [name, value],
+    )
+
+
+def words_of(trace, kind: str = "response") -> list[Word]:
+    """The words that the page shows."""
+    return [word for word in trace.words if word.kind == kind and not word.text.startswith("<|")]
+
+
+def tokens_of(trace, *words: Word) -> slice:
+    """A target: from the first of the words to the last."""
+    return slice(words[0].start - trace.prompt_length, words[-1].stop - trace.prompt_length)
+
+
+def shown(attribution, count=12):
+    return [(item.label, percent(item.score)) for item in attribution.top(count)]
+
+
+def agrees(opened: Opened, expected) -> None:
+    """Every number in sight is the Python result's."""
+    assert opened.ranking() == shown(expected)
+    assert opened.text("#image-share") == f"image {percent(expected.image_share)}"
+    assert opened.text("#text-share") == f"question {percent(expected.text_share)}"
+    assert opened.text("#calibration") == calibration_words(expected)
+
+
+def shot(name: str) -> Path:
+    SCREENSHOTS.mkdir(exist_ok=True)
+    return SCREENSHOTS / f"{name}.png"

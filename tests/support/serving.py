@@ -1,0 +1,122 @@
+"""A real server on loopback, in a thread, and a client of a few lines."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image
+
+import vtrace
+from vtrace.lvlm.model import Lvlm
+from vtrace.serve.desk import Desk, Models
+from vtrace.serve.limits import Limits
+from vtrace.serve.runs import Runs
+from vtrace.serve.server import Server, take_address
+from vtrace.serve.store import Store
+
+METHODS = ("vtrace", "ifr", "rollout", "random")
+QUESTION = "In which cell is the purple cross?"
+
+
+def picture(format: str = "PNG", size: tuple[int, int] | None = None) -> bytes:
+    """An embedded picture as a file."""
+    image = vtrace.example("test-0").images[0] if size is None else Image.new("RGB", size, "teal")
+    buffer = io.BytesIO()
+    image.save(buffer, format)
+    return buffer.getvalue()
+
+
+class Gate:
+    """Loads the real model, but only once it is open: the worker waits in front of it."""
+
+    def __init__(self, lvlm: Lvlm):
+        self.lvlm = lvlm
+        self.opened = threading.Event()
+
+    def __call__(self, name: str) -> Lvlm:
+        assert self.opened.wait(60)
+        return self.lvlm
+
+
+class Client:
+    def __init__(self, port: int):
+        self.port = port
+
+    def send(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None):
+        """Status, headers, body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        finally:
+            connection.close()
+
+    def get(self, path: str):
+        status, _, body = self.send("GET", path)
+        return status, json.loads(body)
+
+    def ask(self, pictures: tuple[bytes, ...] = (), headers: dict[str, str] | None = None, **fields):
+        """Status, headers and document of a question."""
+        kind, body = multipart(pictures, {"question": QUESTION, **fields})
+        status, found, answer = self.send("POST", "/api/explanations", body, {"content-type": kind, **(headers or {})})
+        return status, found, json.loads(answer)
+
+    def events(self, id: str, headers: dict[str, str] | None = None) -> list[dict]:
+        """All events until the end."""
+        status, _, body = self.send("GET", f"/api/explanations/{id}/events", headers=headers)
+        assert status == 200
+        return [json.loads(line[6:]) for line in body.decode().splitlines() if line.startswith("data: ")]
+
+    def wait(self, id: str, *statuses: str) -> dict:
+        """The facts, once the status is one of these."""
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            facts = self.get(f"/api/explanations/{id}")[1]
+            if facts["status"] in (statuses or ("done", "failed", "cancelled", "interrupted")):
+                return facts
+            time.sleep(0.05)
+        raise AssertionError(f"still {facts}")
+
+
+def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
+    mark = uuid.uuid4().hex
+    parts = [(f'name="pictures"; filename="../../{n}.png"', data) for n, data in enumerate(pictures)]
+    for name, value in fields.items():
+        parts += [(f'name="{name}"', str(v).encode()) for v in (value if isinstance(value, list) else [value])]
+    body = b"".join(
+        f"--{mark}\r\ncontent-disposition: form-data; {head}\r\n\r\n".encode() + data + b"\r\n" for head, data in parts
+    )
+    return f"multipart/form-data; boundary={mark}", body + f"--{mark}--\r\n".encode()
+
+
+@contextmanager
+def serving(load, store: Path, runs: Path | None = None, token: str = "", **limits):
+    """A client of a running server, whose desk is at hand as `client.desk`."""
+    chosen = replace(Limits(), **{"grace": 10.0, "patience": 300.0, **limits})
+    desk = Desk(Models(["pinhole"], load), METHODS, Store(store), chosen)
+    listening = take_address("127.0.0.1", 0)
+    client = Client(listening.getsockname()[1])
+    client.desk = desk
+    server = Server(desk, Runs(runs), token)
+    desk.open()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    until = time.monotonic() + 30
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.01)
+    try:
+        yield client
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        desk.store.close()
+        assert not thread.is_alive()

@@ -1,0 +1,131 @@
+"""The viewer's file: everything in it, nothing run that it was given, and any trace fits."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import vtrace
+from support.opened import agrees, shown
+from vtrace.errors import InputError
+from vtrace.report.scale import percent
+from vtrace.types import Patch
+from vtrace.viewer.page import MODULES, SOURCE, page, policy, script, style, write_page
+
+NASTY = '<script>window.hacked = 1</script> </script><img src=x onerror="window.hacked = 2"> & {{DATA}} <!--'
+
+
+def test_text_is_shown_and_never_run(reader, pinhole):
+    told = vtrace.trace(
+        pinhole, vtrace.example("dev-0").images, f"Is it {NASTY}?", response=f"{NASTY}\nFinal answer: {NASTY}"
+    )
+    found = dataclasses.replace(vtrace.attribute(pinhole, told, "answer"), method="<b>x</b>")
+    opened = reader(found, title=NASTY, remarks={"<b>x</b>": NASTY})
+    opened.page.wait_for_timeout(200)
+    assert opened.page.evaluate("window.hacked") is None
+    assert opened.page.locator("img").count() == 0
+    assert NASTY in opened.text("#response")
+    assert NASTY in opened.text("#question")
+    assert opened.page.title() == NASTY
+
+
+def test_any_script_keeps_its_offsets(reader, pinhole):
+    text = "画像 🙂🙂 has a 🙂 star and ﷽.\nFinal answer: 🙂 ok"
+    told = vtrace.trace(pinhole, vtrace.example("dev-0").images, "Ist es 星 🙂?", response=text)
+    found = vtrace.attribute(pinhole, told)
+    opened = reader(found)
+    for typed in ("star", "ok", "🙂 ok"):
+        opened.page.fill("#target-text", typed)
+        opened.page.press("#target-text", "Enter")
+        agrees(opened, found.retarget(f'"{typed}"'))
+
+
+def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhole):
+    image = vtrace.example("dev-0").images[0]
+    told = vtrace.trace(
+        pinhole, [image, image], "Which one has a red star?", response="The first.\nFinal answer: first"
+    )
+    found = vtrace.attribute(pinhole, told)
+    opened = reader(found)
+    assert opened.page.locator("#pictures canvas").count() == 2
+    shares = [f"picture {k}: {percent(share)}" for k, share in enumerate(found.picture_shares, start=1)]
+    assert opened.page.locator("#pictures figcaption").all_inner_texts() == shares
+    opened.page.mouse.move(*opened.patch(told.patches[0], image.size, panel=1))
+    assert "picture 2 patch row 1 column 1" in opened.text("#tip")
+
+    # the second picture's patches, as if they were a thumbnail of the first
+    patches = tuple(Patch(p.position, 0, p.row, p.column, p.box, view=p.image) for p in told.patches)
+    opened = reader(dataclasses.replace(found, trace=dataclasses.replace(told, patches=patches, images=(image,))))
+    named = opened.page.locator("#pictures figcaption").all_inner_texts()
+    assert [caption.partition(":")[0] for caption in named] == ["picture", "thumbnail"]
+    assert opened.page.locator("#pictures canvas.thumbnail").count() == 1
+
+
+def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
+    bare = dataclasses.replace(
+        attribution, pairwise=None, likelihoods=None, trace=dataclasses.replace(attribution.trace, images=())
+    )
+    opened = reader(bare)
+    agrees(opened, attribution)
+    assert opened.page.is_disabled("#gamma")
+    opened.word(-2).hover()
+    assert "has no scores of its own" in opened.text("#tip")
+    opened.page.uncheck("#calibrated")
+    raw = dataclasses.replace(attribution, scores=attribution.uncalibrated)
+    assert opened.ranking() == shown(raw)
+
+
+class Collector(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.scripts, self.links, self.policy = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.links += [found[name] for name in ("src", "href") if name in found]
+        if tag == "script":
+            self.scripts.append(found["type"])
+        if found.get("http-equiv") == "Content-Security-Policy":
+            self.policy = found["content"]
+
+
+def test_the_policy_allows_only_what_stands_in_the_file(attribution):
+    found = Collector()
+    found.feed(page([attribution]))
+    assert found.links == ["#response"]
+    assert found.scripts == ["application/json", "module"]
+    assert found.policy == policy()
+    assert "unsafe" not in policy()
+    for text in (script(), style()):
+        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy()
+        assert text in page([attribution])
+
+
+def test_writing_is_whole_or_not_at_all(attribution, trace, pinhole, tmp_path):
+    assert write_page([attribution], tmp_path / "a.html") == tmp_path / "a.html"
+    assert (tmp_path / "a.html").read_text() == page([attribution])
+    assert (attribution.save(tmp_path / "b.html")).read_text() == page([attribution])
+    with pytest.raises(InputError, match="cannot write"):
+        write_page([attribution], tmp_path / "no" / "a.html")
+    with pytest.raises(InputError, match="at least one"):
+        page([])
+    other = vtrace.attribute(pinhole, vtrace.trace(pinhole, vtrace.example("dev-0"), response="Final answer: no"))
+    with pytest.raises(InputError, match="different responses"):
+        page([attribution, other])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "b.html"]
+
+
+def test_modules_import_what_is_there_and_only_from_above():
+    texts = {name: (SOURCE / f"{name}.js").read_text() for name in MODULES}
+    assert {path.stem for path in SOURCE.glob("*.js")} == set(MODULES)
+    for place, name in enumerate(MODULES):
+        for names, home in re.findall(r'^import \{ (.*?) \} from "\./(\w+)\.js";$', texts[name], re.MULTILINE):
+            assert home in MODULES[:place], f"{name} imports {home}, which comes later"
+            for wanted in names.split(", "):
+                assert re.search(rf"^export (async )?(function|const) {wanted}\b", texts[home], re.MULTILINE), wanted
+                assert len(re.findall(rf"\b{wanted}\b", texts[name])) > 1, f"{name} has no use for {wanted}"
