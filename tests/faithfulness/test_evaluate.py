@@ -201,7 +201,11 @@ def test_a_rerun_that_fails_loses_nothing_and_leaves_nothing_out(pinhole, run_fo
 def test_progress_begins_with_what_is_there_already(pinhole, run_folder, tmp_path):
     shutil.copy(run_folder / "run.sqlite", tmp_path)
     said = []
-    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, report=lambda *seen: said.append(seen))
+
+    def note(done, total, label=""):
+        said.append((done, total, label))
+
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, progress=note)
     assert said == [(3, 4, "dev-00003"), (4, 4, "")]
 
 
@@ -231,7 +235,7 @@ def test_dependence_is_measured_as_the_drop_of_the_likelihood_of_the_response(pi
     assert options["loo"]["radius"] == 0.125
     frozen = vtrace.trace(pinhole, shapes.example(0))
     image = frozen.positions("image")
-    clean, *without = Measure(pinhole, frozen, 0.125).likelihoods([frozenset(), *(frozenset({p}) for p in image)])
+    clean, *without = Measure(TraceSession.open(pinhole, frozen), 0.125).likelihoods([frozenset(), *(frozenset({p}) for p in image)])
     dependence = np.zeros(len(frozen))
     dependence[image] = clean - np.array(without)
     scores = run_method("random", TraceSession.open(pinhole, frozen), find_target(frozen, "answer"), seed=0).scores
