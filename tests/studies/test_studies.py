@@ -84,7 +84,7 @@ def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinho
     changed = replace(shapes, example=example)
     page, *_ = run_study("tiny", pinhole, changed, tmp_path, limit=4)
     run = read_run(tmp_path / "tiny")
-    assert [(row["key"], row["correct"]) for row in run.rows["item"]] == [
+    assert [(row["key"], row["correct"]) for row in run.rows.item] == [
         ("dev-00000", 1), ("dev-00001", 1), ("dev-00003", 0), ("dev-00004", 0),
     ]  # fmt: skip
     assert "| response, incorrect | 2 |" in page.read_text()

@@ -84,14 +84,14 @@ def evaluate(
         say("Loading PyTorch and transformers")
         from ..benchmarks.readers.lmms_eval import with_samples
         from ..benchmarks.registry import find_benchmark
-        from ..faithfulness.run import Plan
+        from ..faithfulness.plan import EvaluationPlan
         from ..faithfulness.run import evaluate as run
         from ..faithfulness.store import read_reasons
         from ..lvlm.load import load
         from ..methods.registry import parse_names
         from ..tracing.prompt import SYSTEM_PROMPT
 
-        plan = Plan(
+        plan = EvaluationPlan(
             methods=tuple(parse_names(methods)), targets=tuple(dict.fromkeys(_names(target))), seed=seed, blur=blur,
             steps=steps, calibrated=calibrated, options=parse_settings(set_ or []), max_new_tokens=max_new_tokens,
             system=SYSTEM_PROMPT if system is None else system,
@@ -109,9 +109,10 @@ def evaluate(
         lvlm = load(model, dtype=dtype or None, device=device or None)
     with _bar(quiet) as report:
         path = run(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
-    for table, words in (("left_out", "left out {}"), ("failure", "failed {} times")):
-        for reason, count in read_reasons(path, table).items():
-            print(f"vtrace: {words.format(count)}: {reason}", file=sys.stderr)
+    for reason, count in read_reasons(path, "left_out").items():
+        print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
+    for reason, count in read_reasons(path, "failure").items():
+        print(f"vtrace: failed {count} times: {reason}", file=sys.stderr)
     print(f"wrote {path}", file=sys.stderr)
     print(path)
 
@@ -136,12 +137,12 @@ def table(
     evidence_rows = parquet and parquet.with_stem(f"{parquet.stem}-evidence")
     for place in (out, parquet, evidence_rows):
         check_writable(place)
-    from ..faithfulness.render import FORMATS, RAW, export_parquet, latex, markdown
+    from ..faithfulness.render import RAW_TABLES, TABLE_FORMATS, export_parquet, latex, markdown, raw_rows
     from ..faithfulness.store import read_run
     from ..faithfulness.tables import common_methods, run_name, tabulate, together
 
-    if format not in FORMATS:
-        raise InputError(f"unknown format {format!r}; use one of: {', '.join(FORMATS)}")
+    if format not in TABLE_FORMATS:
+        raise InputError(f"unknown format {format!r}; use one of: {', '.join(TABLE_FORMATS)}")
     found = [read_run(place) for place in runs]
     chosen = _names(methods) if methods else common_methods(found) if len(found) > 1 else None
     tables = [
@@ -157,9 +158,9 @@ def table(
     if against and against not in summary.methods:
         raise InputError(f"--against {against} is none of the columns; there are: {', '.join(summary.methods)}")
     rich = {"markdown": markdown, "latex": latex}.get(format)
-    text = rich(summary, intervals, against or None) if rich else FORMATS[format](summary)
-    for rows, place in zip(RAW, (parquet, evidence_rows), strict=True):
-        if place and any(run.rows[rows] for run in found):
+    text = rich(summary, intervals, against or None) if rich else TABLE_FORMATS[format](summary)
+    for rows, place in zip(RAW_TABLES, (parquet, evidence_rows), strict=True):
+        if place and any(raw_rows(run, rows) for run in found):
             write_atomically(place, lambda file, rows=rows: export_parquet(found, rows, file))  # type: ignore[misc]
             print(f"wrote {place}", file=sys.stderr)
     if out:

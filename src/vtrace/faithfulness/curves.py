@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-STEPS = 20
+CURVE_STEPS = 20
 FLAT = 1e-8  # a clean likelihood that exceeds the perturbed one by less has no curve
 Mode = Literal["insertion", "deletion"]
 
@@ -31,7 +31,7 @@ def ranked(scores: np.ndarray, positions: Sequence[int]) -> list[int]:
     return [positions[k] for k in np.argsort(-size, kind="stable")]
 
 
-def groups_of(order: Sequence[int], steps: int = STEPS) -> list[list[int]]:
+def groups_of(order: Sequence[int], steps: int = CURVE_STEPS) -> list[list[int]]:
     """K = min(steps, P) contiguous groups, the first P mod K of them one larger."""
     count = min(steps, len(order))
     return [part.tolist() for part in np.array_split(np.asarray(order, dtype=int), count)] if count else []

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
+from .rows import RunSettings
 from .statistics import Summary, summarise
 from .store import Run
 
@@ -43,7 +43,7 @@ class Line:
 class Facts:
     """What stands below the table of a run."""
 
-    settings: dict[str, Any]
+    settings: RunSettings
     verdicts: dict[str, int]  # on answers to items that all methods have: correct, wrong, unparsed, undecided
     items: int  # asked for, those left out included
     compared: int  # that all methods have
@@ -68,16 +68,17 @@ def tabulate(
     against: str | None = "vtrace", with_degenerate: bool = True,
 ) -> Table:  # fmt: skip
     """Summaries over the items on which every chosen method succeeded, so that columns can be compared."""
-    present = list(dict.fromkeys(row["method"] for row in run.rows["result"]))
+    present = list(dict.fromkeys(row["method"] for row in run.rows.result))
     chosen = list(methods or present)
     if missing := [name for name in chosen if name not in present]:
         raise InputError(f"the run has no results of {missing[0]}; it has: {', '.join(present) or 'none'}")
     if not chosen:
-        why = next((f": {row['reason']}" for row in run.rows["left_out"] + run.rows["failure"]), " yet")
+        reasons = [*(row["reason"] for row in run.rows.left_out), *(row["reason"] for row in run.rows.failure)]
+        why = f": {reasons[0]}" if reasons else " yet"
         raise InputError(f"the run has no results{why}")
-    correct = {row["key"]: row["correct"] for row in run.rows["item"]}
+    correct = {row["key"]: row["correct"] for row in run.rows.item}
     lines = []
-    for target in dict.fromkeys(row["target"] for row in run.rows["result"]):
+    for target in dict.fromkeys(row["target"] for row in run.rows.result):
         for subset in subsets:
             keep = _subset(correct, subset)
             lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
@@ -97,7 +98,7 @@ def together(tables: Sequence[Table], names: Sequence[str]) -> Table:
 
 def common_methods(runs: Sequence[Run]) -> list[str]:
     """Methods that all of these runs have, in the order of the first."""
-    present = [list(dict.fromkeys(row["method"] for row in run.rows["result"])) for run in runs]
+    present = [list(dict.fromkeys(row["method"] for row in run.rows.result)) for run in runs]
     common = [name for name in present[0] if all(name in others for others in present)]
     if not common:
         raise InputError("these runs have no method in common")
@@ -110,18 +111,18 @@ def run_name(run: Run) -> str:
 
 def _facts(run: Run, methods: list[str], everything: bool) -> Facts:
     """`everything`: the failures of methods that have no column, too."""
-    of_method = [{row["item"] for row in run.rows["result"] if row["method"] == name} for name in methods]
+    of_method = [{row["item"] for row in run.rows.result if row["method"] == name} for name in methods]
     common = set.intersection(*of_method)
-    compared = [row for row in run.rows["item"] if row["key"] in common]
-    failed = [row for row in run.rows["failure"] if everything or row["method"] in methods]
+    compared = [row for row in run.rows.item if row["key"] in common]
+    failed = [row for row in run.rows.failure if everything or row["method"] in methods]
     return Facts(
         run.settings,
         dict(Counter(row["verdict"] for row in compared if row["verdict"])),
-        len({row["key"] for row in run.rows["item"]} | {row["item"] for row in run.rows["left_out"]}),
+        len({row["key"] for row in run.rows.item} | {row["item"] for row in run.rows.left_out}),
         len(compared),
         sum(row["finish"] == "length" for row in compared),
-        dict(Counter(row["reason"] for row in run.rows["left_out"])),
-        {row["file"]: row["reason"] for row in run.rows["lost"]},
+        dict(Counter(row["reason"] for row in run.rows.left_out)),
+        {row["file"]: row["reason"] for row in run.rows.lost},
         dict(Counter(row["reason"] for row in failed)),
     )
 
@@ -137,7 +138,7 @@ def _curve_lines(
     run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None, with_degenerate: bool
 ) -> list[Line]:
     lines = []
-    rows = [r for r in run.rows["curve"] if r["target"] == target and r["item"] in keep]
+    rows = [r for r in run.rows.curve if r["target"] == target and r["item"] in keep]
     for setting in ("image", "joint"):
         for metric in ("rise", "mas"):
             for mode in ("insertion", "deletion"):
@@ -161,7 +162,7 @@ def _evidence_lines(
     run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None
 ) -> list[Line]:
     lines = []
-    rows = [r for r in run.rows["evidence"] if r["target"] == target and r["item"] in keep]
+    rows = [r for r in run.rows.evidence if r["target"] == target and r["item"] in keep]
     for kind in ("image", "question"):
         for metric in EVIDENCE:
             mine = {(r["method"], r["item"]): r["value"] for r in rows if (r["kind"], r["metric"]) == (kind, metric)}
@@ -180,7 +181,7 @@ def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> 
     return common, {m: np.array([values[m, i] for i in common]) for m in methods}
 
 
-def published(settings: dict[str, Any], subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
+def published(settings: RunSettings, subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
     """The paper's numbers for this model and benchmark, by method."""
     wanted = (_checkpoint(settings["model"]), settings["benchmark"], subset, setting, metric, mode)
     return _published().get(wanted, {})
