@@ -13,8 +13,8 @@ test: .venv/installed-dev lint types browser
 	$(BIN)/python -m pytest
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests bench docs
-	$(BIN)/ruff format --check src tests bench docs
+	$(BIN)/ruff check src tests bench scripts
+	$(BIN)/ruff format --check src tests bench scripts
 
 types: .venv/installed-dev
 	$(BIN)/mypy
@@ -35,10 +35,10 @@ card: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.card --model pinhole-internvl
 
 results: .venv/installed
-	$(BIN)/python docs/results.py
+	$(BIN)/python scripts/results.py
 
 docs: .venv/installed
-	$(BIN)/python docs/cli.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
+	$(BIN)/python scripts/cli_reference.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 bench: .venv/installed
 	$(BIN)/python bench/overhead.py

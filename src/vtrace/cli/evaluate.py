@@ -188,11 +188,11 @@ def study(
     quiet: QuietOption = False,
 ) -> None:
     """An ablation or figure of the paper, or one of our own: a table and a plot. Resumable."""
-    from ..studies.study import PROFILES, STUDIES, find_study
+    from ..studies.registry import STUDIES, find_study
 
     if name == "list":
-        for known in (*STUDIES, *PROFILES):
-            print(f"{known:<12} {find_study(known).about}")
+        for known in STUDIES.values():
+            print(f"{known.name:<12} {known.about}")
         return
     find_study(name)
     with progress(quiet) as say:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -187,8 +188,8 @@ def _curve_row(key: str, one: Attributed, kind: CurveKind, curve: Curve) -> Curv
         method=one.method,
         setting=kind.setting,
         mode=kind.mode,
-        rise=curve.rise,
-        mas=curve.mas,
+        rise=_number(curve.rise),
+        mas=_number(curve.mas),
         degenerate=curve.degenerate,
         unranked=curve.unranked,
         response=json.dumps(curve.response),
@@ -208,6 +209,11 @@ def _evidence_rows(key: str, one: Attributed, reference: np.ndarray | None) -> l
     if reference is not None and image:
         found.append(("image", "dependence_20", captured_dependence(scores, reference, image)))
     return [
-        EvidenceRow(item=key, target=one.target, method=one.method, kind=kind, metric=metric, value=value)
+        EvidenceRow(item=key, target=one.target, method=one.method, kind=kind, metric=metric, value=_number(value))
         for kind, metric, value in found
     ]
+
+
+def _number(value: float) -> float | None:
+    """None for what is not a number, as the database has it."""
+    return None if math.isnan(value) else value

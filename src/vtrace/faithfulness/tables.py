@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from .statistics import Summary, summarise
 from .store import Run
 
 EVIDENCE = ("energy", "pointing", "auc", "recall_5", "recall_10", "recall_20", "dependence_20")
-SUBSETS = ("all", "correct", "incorrect")
+Subset = Literal["all", "correct", "incorrect"]
+SUBSETS: tuple[Subset, ...] = get_args(Subset)
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,28 @@ class Table:
     lines: list[Line]
     runs: dict[str, Facts]  # by name
 
+    def find(self, target: str, setting: str, metric: str, subset: str = "all") -> Line | None:
+        """The line of a metric, if all methods have values for it."""
+        wanted = (target, subset, setting, metric)
+        return next((x for x in self.lines if (x.target, x.subset, x.setting, x.metric) == wanted), None)
+
+    def line(self, target: str, setting: str, metric: str) -> Line:
+        """The same where it has to be there."""
+        found = self.find(target, setting, metric)
+        if found is None:
+            raise InputError(f"the run has no {metric} in the {setting} setting for target {target}")
+        return found
+
 
 def tabulate(
-    run: Run, *, methods: Sequence[str] | None = None, subsets: Sequence[str] = ("all",), evidence: bool = True,
-    against: str | None = "vtrace", with_degenerate: bool = True,
-) -> Table:  # fmt: skip
+    run: Run,
+    *,
+    methods: Sequence[str] | None = None,
+    subsets: Sequence[str] = ("all",),
+    evidence: bool = True,
+    against: str | None = "vtrace",
+    with_degenerate: bool = True,
+) -> Table:
     """Summaries over the items on which every chosen method succeeded, so that columns can be compared."""
     present = list(dict.fromkeys(row["method"] for row in run.rows.result))
     chosen = list(methods or present)
