@@ -10,6 +10,8 @@ import sys
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TQDM_DISABLE", "1")
+if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each of several processes
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 from jaxtyping import install_import_hook
 
