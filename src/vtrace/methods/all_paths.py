@@ -26,8 +26,10 @@ def attention_matrix(session: TraceSession) -> Tensor:
 
 
 MATRICES: dict[Base, Callable[[TraceSession], Tensor]] = {
-    "vtrace": TraceSession.pairwise, "ifr": ifr_matrix, "attention": attention_matrix,
-}  # fmt: skip
+    "vtrace": TraceSession.pairwise,
+    "ifr": ifr_matrix,
+    "attention": attention_matrix,
+}
 
 
 def ifr_multihop(
