@@ -155,6 +155,10 @@ class Trace:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies for other processes leave out what they can make again."""
+        return {**self.__dict__, "processed": None}
+
     def positions(self, *kinds: Kind) -> list[int]:
         """Positions of the given kinds, in order."""
         return [position for position, kind in enumerate(self.kinds) if kind in kinds]
