@@ -159,7 +159,7 @@ def test_an_interrupted_run_writes_nothing(run, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vtrace.attribution.measure_likelihoods", interrupt)
+    monkeypatch.setattr("vtrace.lvlm.seam.Seam.log_probabilities_padded", interrupt)
     code, out, err = run("explain", "--html", tmp_path / "a.html")
     assert (code, out) == (130, "")
     assert "interrupted" in err
@@ -191,7 +191,7 @@ def test_out_of_memory_is_one_line(run, monkeypatch):
     def exhaust(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("vtrace.attribution.capture_pairwise", exhaust)
+    monkeypatch.setattr("vtrace.attribution.pairwise.PairwiseMatrix.add", exhaust)
     code, _, err = run("explain")
     assert (code, err.count("\n")) == (3, 1)
     assert "out of memory" in err
