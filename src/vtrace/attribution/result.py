@@ -103,10 +103,13 @@ class Attribution(Presentable):
             RankedInput(
                 "image",
                 f"{self.trace.panel_name(Panel(p.image, p.view))} patch row {p.row + 1} column {p.column + 1}".strip(),
-                float(self.scores[p.position]), (p.position,), p.image, p.box,
+                float(self.scores[p.position]),
+                (p.position,),
+                p.image,
+                p.box,
             )
             for p in self.trace.patches
-        ]  # fmt: skip
+        ]
         items += [
             RankedInput("question", w.text, float(self.scores[w.start : w.stop].sum()), tuple(range(w.start, w.stop)))
             for w in self.trace.words

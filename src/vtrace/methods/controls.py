@@ -37,7 +37,7 @@ def _bell(where: torch.Tensor, width: float) -> torch.Tensor:
 
 
 def position(session: TraceSession, target: Target) -> Outcome:
-    """The later, the more."""
+    """The score increases with the position."""
     return Outcome(torch.arange(1, len(session.trace) + 1, dtype=torch.float64))
 
 
