@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from PIL import Image
 
@@ -38,6 +38,7 @@ class Panel(NamedTuple):
     view: int  # 0 for the picture in full detail, 1 for the thumbnail some models see beside it
 
 
+@runtime_checkable
 class Progress(Protocol):
     """What long work reports to. An exception raised by it stops the work and leaves the model as it was."""
 
@@ -95,6 +96,11 @@ class Patch:
     column: int
     box: Box
     view: int = 0  # see `Panel`
+
+    @property
+    def panel(self) -> Panel:
+        """Which view of which picture it belongs to."""
+        return Panel(self.image, self.view)
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,10 @@ class Trace:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies for other processes leave out what they can make again."""
+        return {**self.__dict__, "processed": None}
+
     def positions(self, *kinds: Kind) -> list[int]:
         """Positions of the given kinds, in order."""
         return [position for position, kind in enumerate(self.kinds) if kind in kinds]
@@ -166,7 +176,7 @@ class Trace:
     @property
     def panels(self) -> list[Panel]:
         """The panels whose pictures the trace still has, in order."""
-        return sorted({Panel(patch.image, patch.view) for patch in self.patches if patch.image < len(self.images)})
+        return sorted({patch.panel for patch in self.patches if patch.image < len(self.images)})
 
     def panel_name(self, panel: Panel) -> str:
         """Empty for the only picture."""

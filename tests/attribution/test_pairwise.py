@@ -10,7 +10,7 @@ import torch
 from oracles import algorithm
 from oracles.states import cached_states
 from vtrace.attribution.attention import BLOCK_BYTES
-from vtrace.attribution.pairwise import PairwiseMatrix, centre
+from vtrace.attribution.pairwise import PairwiseMatrix, centre_values
 from vtrace.lvlm.layer import Layer
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.prompt import encode_trace
@@ -84,7 +84,7 @@ def test_centring_values_centres_the_writes():
     group = torch.arange(2, 8)
     writes = value[0] @ projection
     writes[group] -= writes[group].mean(0)
-    torch.testing.assert_close(centre(value, [group])[0] @ projection, writes)
+    torch.testing.assert_close(centre_values(value, [group])[0] @ projection, writes)
 
 
 @pytest.mark.parametrize("which", ["pinhole", "random_lvlm"])

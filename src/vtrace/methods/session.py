@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from ..lvlm.seam import Seam
 from ..tracing.perturbation import Perturbation
 from ..tracing.prompt import encode_trace
 from ..types import Progress, ReadAt, Target, Trace, silent
-from .timing import Result, StageClock, Timed
+from .timing import StageClock, Timed
 
 INSTRUMENTED = "instrumented pass"
+_Result = TypeVar("_Result")
 
 
 class Recording(NamedTuple):
@@ -117,25 +118,28 @@ class TraceSession:
     def gradient(self, target: Target) -> Gradient:
         """One plain backward pass from the sum of the target's logits."""
         return self._clock.share(
-            "backward pass", ("gradient", target.positions),
+            "backward pass",
+            ("gradient", target.positions),
             lambda: differentiate(self.seam, self.arguments, self.ids, target.positions),
-        )  # fmt: skip
+        )
 
     def perturbation(self, radius: float) -> Perturbation:
         """The same response under other inputs, with pictures blurred by this radius."""
         return self._clock.share(
-            "blurred pictures", ("perturbation", radius),
+            "blurred pictures",
+            ("perturbation", radius),
             lambda: Perturbation(self.lvlm, self.trace, self.arguments, radius),
-        )  # fmt: skip
+        )
 
     def without(self, groups: tuple[tuple[int, ...], ...], radius: float) -> Tensor:
         """log p of every response token without each group of inputs, whatever the target: groups,n; float64."""
         return self._clock.share(
-            "inputs left out", ("without", groups, radius),
+            "inputs left out",
+            ("without", groups, radius),
             lambda: self.perturbation(radius).log_probabilities(groups, self.progress),
-        )  # fmt: skip
+        )
 
-    def timed(self, run: Callable[[], Result]) -> Timed[Result]:
+    def timed(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and tell its own time from that of the stages it shares."""
         return self._clock.measure(run)
 

@@ -28,7 +28,7 @@ LENGTHS = (256, 512, 1024, 2048)  # tokens
 TIMED_METHODS = ("vtrace", "vtrace-ordered", "ifr", "flashtrace", "flowtracer", "rollout", "attnlrp", "chefer")
 
 
-class Cost(NamedTuple):
+class MethodCost(NamedTuple):
     """What one method cost, and what it found."""
 
     seconds: float
@@ -71,7 +71,7 @@ def _length_points(session: TraceSession) -> Iterator[Point]:
                 yield Point("memory", name, length, cost.memory / 2**20)
 
 
-def _cost(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> Cost:
+def _cost(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> MethodCost:
     """Of one method with nothing shared, once everything is warm.
 
     Memory and time are those of different runs: giving memory back, to measure the next peak, takes time.
@@ -80,7 +80,7 @@ def _cost(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> Cost:
     with memory.measure():
         found = run_method(name, TraceSession.open(lvlm, trace), target)
     seconds = _seconds(lambda: run_method(name, TraceSession.open(lvlm, trace), target))
-    return Cost(seconds, memory.peak, found)
+    return MethodCost(seconds, memory.peak, found)
 
 
 def _seconds(run: Callable[[], object]) -> float:

@@ -71,5 +71,5 @@ def _write_page(name: str, about: str, tables: str, folder: Path) -> Path:
 
 
 def _write_plots(name: str, about: str, figure: Figure, folder: Path) -> list[Path]:
-    add_title(figure, f"{name}: {about}")
+    add_title(figure, f"{name.capitalize()}: {about}")
     return [save_figure(figure, folder / f"{name}.{ending}") for ending in ("png", "svg")]

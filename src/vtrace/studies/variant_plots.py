@@ -153,4 +153,4 @@ def _targets(table: Table) -> list[str]:
 
 
 def _title(target: str, setting: str, subset: str = "all") -> str:
-    return f"{setting} · target: {target}" + ("" if subset == "all" else f", {subset} answers")
+    return f"{setting.capitalize()} setting, target: {target}" + ("" if subset == "all" else f", {subset} answers only")
