@@ -151,7 +151,7 @@ def test_responses_that_were_cut_off_are_counted():
     run = small_run()
     assert "cut off" not in markdown(tabulate(run))
     run.rows.item[2]["finish"] = "length"
-    assert "Responses that were cut off at the token budget: 1." in markdown(tabulate(run))
+    assert "Responses cut off at the token budget: 1." in markdown(tabulate(run))
 
 
 def test_several_runs_stand_one_below_the_other_in_one_table():

@@ -18,7 +18,7 @@ from .tables import Facts, Line, Table, marks
 
 
 def markdown(table: Table, intervals: bool = False, reference: str | None = None) -> str:
-    """`reference` is what the table was made against, if differences to it are to be shown."""
+    """`reference`: show differences to this method, which the table was made against."""
     styles = {"best": "**%s**", "second": "<u>%s</u>"}
 
     def cell(line: Line, method: str) -> str:
@@ -141,7 +141,7 @@ def _notes_on_run(facts: Facts, lines: list[Line]) -> list[str]:
     if facts.compared < measured:
         notes.append(f"Compared on the {facts.compared} of {measured} items that all columns have.")
     if facts.truncated:
-        notes.append(f"Responses that were cut off at the token budget: {facts.truncated}.")
+        notes.append(f"Responses cut off at the token budget: {facts.truncated}.")
     if facts.verdicts:
         right, graded = facts.verdicts.get("correct", 0), sum(facts.verdicts.values())
         others = [f", {facts.verdicts[name]} {name}" for name in ("unparsed", "undecided") if name in facts.verdicts]
@@ -149,7 +149,7 @@ def _notes_on_run(facts: Facts, lines: list[Line]) -> list[str]:
     if facts.left_out:
         notes.append(f"Left out: {sum(facts.left_out.values())} of {facts.items} items.")
         notes += [f"Left out {count}: {reason}" for reason, count in facts.left_out.items()]
-    notes += [f"Left out with unknown items: {file}: {reason}" for file, reason in facts.lost.items()]
+    notes += [f"Unreadable file, number of items unknown: {file}: {reason}" for file, reason in facts.lost.items()]
     notes += [f"Failed {count} times: {reason}" for reason, count in facts.failures.items()]
     return notes
 

@@ -1,4 +1,4 @@
-"""What a table says, in the paper's layout: methods as columns, a line for every run, target, setting and metric."""
+"""Tables in the paper's layout: methods as columns, a line for every run, target, setting and metric."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Facts:
-    """What stands below the table of a run."""
+    """What the notes below the table of a run say."""
 
     settings: RunSettings
     verdicts: dict[str, int]  # on answers to items that all methods have: correct, wrong, unparsed, undecided
-    items: int  # asked for, those left out included
-    compared: int  # that all methods have
-    truncated: int  # of these: responses that were cut off at the token budget
+    items: int  # including those left out
+    compared: int  # measured by all methods
+    truncated: int  # of the compared ones: responses cut off at the token budget
     left_out: dict[str, int]  # items by reason
     lost: dict[str, str]  # files of the benchmark that could not be read: reason
     failures: dict[str, int]  # of single methods, by reason
@@ -57,10 +57,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """A whole run, summarised; or several of them, one below the other."""
+    """A run, summarised; or several runs, one below the other."""
 
     methods: list[str]
-    against: str | None  # the method that differences, wins and losses are relative to
+    against: str | None  # the method that differences, wins and losses refer to
     lines: list[Line]
     runs: dict[str, Facts]  # by name
 
@@ -129,7 +129,7 @@ def run_name(run: Run) -> str:
 
 
 def _facts(run: Run, methods: list[str], everything: bool) -> Facts:
-    """`everything`: the failures of methods that have no column, too."""
+    """`everything` also counts failures of methods without a column."""
     of_method = [{row["item"] for row in run.rows.result if row["method"] == name} for name in methods]
     common = set.intersection(*of_method)
     compared = [row for row in run.rows.item if row["key"] in common]
@@ -217,12 +217,12 @@ def _published() -> dict[tuple[str, ...], dict[str, float]]:
 
 
 def _checkpoint(model: str) -> str:
-    """The name of the weights, wherever they are kept; InternVL's for transformers end in HF."""
+    """The name of the weights, without folder, revision and the HF of InternVL's names for transformers."""
     return PurePath(model.partition("@")[0]).name.removesuffix("-HF")
 
 
 def marks(line: Line) -> dict[str, str]:
-    """The best and the second best methods of a line; those that print alike are marked alike."""
+    """The best and second best methods of a line; equal printed values get equal marks."""
     printed = {method: f"{cell.mean:.3f}" for method, cell in line.cells.items()}
     order = sorted(set(printed.values()), key=float, reverse=line.higher_is_better)
     places = dict(zip(order, ("best", "second"), strict=False))
