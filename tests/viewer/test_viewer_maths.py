@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -203,9 +204,9 @@ def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution,
 def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attribution, options):
     chosen = Options(**options)
     likelihoods = attribution.likelihoods if chosen.calibrate else None
-    expected = score(
-        attribution.trace, find_target(attribution.trace, "answer"), attribution.pairwise, likelihoods, chosen
-    )
+    target = find_target(attribution.trace, "answer")
+    shares = score(attribution.trace, target, attribution.pairwise, likelihoods, chosen)
+    expected = replace(attribution, target=target, options=vars(chosen), likelihoods=likelihoods, **shares._asdict())
     body = TRACED + "return attribute(trace, method, findTarget(trace, 'answer'), given.settings).scores"
     plain = {"gamma": None, "hops": None, "calibrated": True}
     found = javascript(body, document=export([expected]), settings=plain)
