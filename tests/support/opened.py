@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vtrace.report.scale import calibration_words, percent
+from vtrace.report.wording import calibration_sentence, percent
 from vtrace.types import Patch, Word
 
 SCREENSHOTS = Path(__file__).parents[1] / "screenshots"  # kept to be looked at, ignored by git
@@ -82,7 +82,7 @@ def agrees(opened: Opened, expected) -> None:
     assert opened.ranking() == shown(expected)
     assert opened.text("#image-share") == f"image {percent(expected.image_share)}"
     assert opened.text("#text-share") == f"question {percent(expected.text_share)}"
-    assert opened.text("#calibration") == calibration_words(expected)
+    assert opened.text("#calibration") == calibration_sentence(expected)
 
 
 def shot(name: str) -> Path:

@@ -10,7 +10,7 @@ import pytest
 import vtrace
 from vtrace.errors import InputError
 from vtrace.report import html, png
-from vtrace.report.scale import percent
+from vtrace.report.wording import percent
 from vtrace.tracing.conversation import locate, marked, messages_of, parse, single, texts_of
 from vtrace.types import Turn
 

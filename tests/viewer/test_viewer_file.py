@@ -13,7 +13,7 @@ import pytest
 import vtrace
 from support.opened import agrees, shown
 from vtrace.errors import InputError
-from vtrace.report.scale import percent
+from vtrace.report.wording import percent
 from vtrace.types import Patch
 from vtrace.viewer.page import MODULES, SOURCE, page, policy, script, style, write_page
 
@@ -74,7 +74,7 @@ def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
     agrees(opened, attribution)
     assert opened.page.is_disabled("#gamma")
     opened.word(-2).hover()
-    assert "has no scores of its own" in opened.text("#tip")
+    assert "was not run for this word" in opened.text("#tip")
     opened.page.uncheck("#calibrated")
     raw = dataclasses.replace(attribution, scores=attribution.uncalibrated)
     assert opened.ranking() == shown(raw)

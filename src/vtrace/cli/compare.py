@@ -73,8 +73,9 @@ def compare(
         say("Loading PyTorch and transformers")
         from ..methods.comparison import compare as run
         from ..methods.registry import parse_names
-        from ..report.comparison import comparison_document, save, show
-        from ..system.files import write_atomically
+        from ..report.comparison.console import show_comparison
+        from ..report.documents import comparison_document
+        from ..report.save import save
 
         names = parse_names(methods)
         options = parse_settings(set_ or [])
@@ -85,16 +86,15 @@ def compare(
             lvlm, frozen, names, target, calibrated=calibrated, options=options,
             progress=lambda done, total, label="": say(f"{label} {done}/{total}" if total else label),
         )  # fmt: skip
-        document = jsonlib.dumps(comparison_document(comparison), ensure_ascii=False)
-        written = [save(comparison, place) for place in (html, png) if place]
-        if json not in ("", "-"):
-            written.append(write_atomically(json, lambda file: file.write_text(document, "utf-8")))
+        written = [save(comparison, html, "html")] if html else []
+        written += [save(comparison, png, "png")] if png else []
+        written += [save(comparison, json, "json")] if json not in ("", "-") else []
     if json == "-":
-        print(document)
+        print(jsonlib.dumps(comparison_document(comparison), ensure_ascii=False))
     else:
         from rich.console import Console
 
-        show(comparison, Console(), top)
+        show_comparison(comparison, Console(), top)
     for place in written:
         print(f"wrote {place}", file=sys.stderr)
     for reason in comparison.failures.values():

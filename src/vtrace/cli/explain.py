@@ -75,7 +75,7 @@ def explain(
         from ..attribution.options import Options
         from ..methods.vtrace import attribute
         from ..report.documents import attribution_document
-        from ..report.save import save_html, save_json, save_png
+        from ..report.save import save
 
         options = Options.of(
             {
@@ -88,17 +88,17 @@ def explain(
         )
         say(f"Tracing {len(frozen)} tokens: 1 captured pass" + (" and 3 padded ones" if calibrate else ""))
         attribution = attribute(lvlm, frozen, target, **vars(options))
-        written = [save_json(frozen, save_trace)] if save_trace else []
-        written += [save_html(attribution, html)] if html else []
-        written += [save_png(attribution, png)] if png else []
-        written += [save_json(attribution, json)] if json not in ("", "-") else []
+        written = [save(frozen, save_trace, "json")] if save_trace else []
+        written += [save(attribution, html, "html")] if html else []
+        written += [save(attribution, png, "png")] if png else []
+        written += [save(attribution, json, "json")] if json not in ("", "-") else []
     if json == "-":
         print(jsonlib.dumps(attribution_document(attribution, whole=False), ensure_ascii=False))
     else:
         from rich.console import Console
 
-        from ..report.console import show
+        from ..report.attribution.console import show_attribution
 
-        show(attribution, Console(), top)
+        show_attribution(attribution, Console(), top)
     for place in written:
         print(f"wrote {place}", file=sys.stderr)
