@@ -46,7 +46,7 @@ def test_json_on_stdout_is_the_attribution(run):
     code, out, _ = run("explain", "--json", "-", "--target", "answer", "--example", "test-9")
     document = json.loads(out)
     assert code == 0
-    assert document["schema"] == "vtrace.attribution/1"
+    assert document["schema"] == "vtrace.attribution/2"
     assert document["target"]["name"] == "answer"
     assert len(document["scores"]) == len(document["trace"]["ids"])
     assert document["image_share"] + document["text_share"] == pytest.approx(1)
