@@ -12,6 +12,8 @@ import vtrace
 from vtrace.errors import InputError
 from vtrace.report.attribution.figure import attribution_figure
 from vtrace.report.attribution.notebook import attribution_html
+from vtrace.report.scale import Scale
+from vtrace.report.shaded_html import shaded_words
 from vtrace.report.wording import percent
 from vtrace.tracing.conversation import locate, marked, messages_of, parse, single, texts_of, unmarked
 from vtrace.types import Turn
@@ -78,7 +80,7 @@ def test_shares_of_pictures_sum_to_the_image_share(pinhole, talk):
     assert found.image_share + found.text_share == pytest.approx(1)
     page = attribution_html(found)
     assert f"picture 2: {percent(found.picture_shares[1])}" in page
-    shown = html.shaded_words(found, "question", html.Scale(found))
+    shown = shaded_words(found, "question", Scale(found))
     assert shown.count("\n") == 3  # turns, and the picture inside the last one
 
 
