@@ -139,11 +139,11 @@ def test_the_place_in_the_queue_is_seen_and_closing_the_tab_gives_it_up(browser,
             page.click("text=Cancel")
             page.wait_for_selector("text=This was cancelled.")
             time.sleep(6)
-            assert len(client.desk.queue.jobs()) == 2, "the others are still wanted"
+            assert len(client.service.queue.jobs()) == 2, "the others are still wanted"
         until = time.monotonic() + 30
-        while len(client.desk.queue.jobs()) > 1 and time.monotonic() < until:
+        while len(client.service.queue.jobs()) > 1 and time.monotonic() < until:
             time.sleep(0.1)
-        assert len(client.desk.queue.jobs()) == 1, "the running one ends at its next token"
+        assert len(client.service.queue.jobs()) == 1, "the running one ends at its next token"
         gate.opened.set()
         client.wait(client.get("/api/explanations")[1][-1]["id"], "cancelled")
 

@@ -28,6 +28,8 @@ def client(pinhole, tmp_path_factory):
         yield client
 
 
+# The server runs in this process, and run-time type checks in its threads draw random numbers.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
 def test_no_request_breaks_the_server(client, mode):
     described = schemathesis.openapi.from_url(f"http://127.0.0.1:{client.port}/openapi.json")

@@ -41,7 +41,7 @@ def test_thirty_two_clients_are_all_served_with_no_error_but_429(pinhole, tmp_pa
         with ThreadPoolExecutor(CLIENTS) as pool:
             found = [pool.submit(one, client, number) for number in range(CLIENTS)]
             while not all(future.done() for future in found):
-                longest = max(longest, len(client.desk.queue.jobs()))
+                longest = max(longest, len(client.service.queue.jobs()))
                 time.sleep(0.01)
         facts = [future.result() for future in found]
         assert longest <= 9, "eight wait and one runs"

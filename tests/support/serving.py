@@ -16,11 +16,12 @@ from PIL import Image
 
 import vtrace
 from vtrace.lvlm.model import Lvlm
-from vtrace.serve.desk import Desk, Models
-from vtrace.serve.limits import Limits
-from vtrace.serve.runs import Runs
-from vtrace.serve.server import Server, take_address
-from vtrace.serve.store import Store
+from vtrace.serve.evaluation_runs import EvaluationRuns
+from vtrace.serve.history import History
+from vtrace.serve.model_cache import ModelCache
+from vtrace.serve.security import Limits
+from vtrace.serve.server import ExplanationServer, take_address
+from vtrace.serve.service import ExplanationService
 
 METHODS = ("vtrace", "ifr", "rollout", "random")
 QUESTION = "In which cell is the purple cross?"
@@ -100,14 +101,14 @@ def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
 
 @contextmanager
 def serving(load, store: Path, runs: Path | None = None, token: str = "", **limits):
-    """A client of a running server, whose desk is at hand as `client.desk`."""
+    """A client of a running server, whose service is at hand as `client.service`."""
     chosen = replace(Limits(), **{"grace": 10.0, "patience": 300.0, **limits})
-    desk = Desk(Models(["pinhole"], load), METHODS, Store(store), chosen)
+    service = ExplanationService(ModelCache(["pinhole"], load), METHODS, History(store), chosen)
     listening = take_address("127.0.0.1", 0)
     client = Client(listening.getsockname()[1])
-    client.desk = desk
-    server = Server(desk, Runs(runs), token)
-    desk.open()
+    client.service = service
+    server = ExplanationServer(service, EvaluationRuns(runs), token)
+    service.start()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     until = time.monotonic() + 30
@@ -118,5 +119,5 @@ def serving(load, store: Path, runs: Path | None = None, token: str = "", **limi
     finally:
         server.should_exit = True
         thread.join(60)
-        desk.store.close()
+        service.history.close()
         assert not thread.is_alive()

@@ -66,13 +66,12 @@ def serve(
             from ..lvlm.families.supported import family_of
             from ..lvlm.load import load
             from ..methods.registry import parse_names
-            from ..serve.desk import Desk, Models
-            from ..serve.guard import is_loopback
-            from ..serve.limits import Limits
-            from ..serve.runs import Runs
-            from ..serve.server import serve as run
-            from ..serve.server import take_address
-            from ..serve.store import Store
+            from ..serve.evaluation_runs import EvaluationRuns
+            from ..serve.history import History
+            from ..serve.model_cache import ModelCache
+            from ..serve.security import Limits, is_loopback
+            from ..serve.server import run_server, take_address
+            from ..serve.service import ExplanationService
 
             limits = Limits(
                 upload_bytes=upload * 10**6, pixels=pixels * 10**6, waiting=queue, grace=grace,
@@ -83,8 +82,8 @@ def serve(
                 family_of(read_config(find_checkpoint(name), name), name)
             chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
-            history = opened.enter_context(closing(Store(store or _default_store())))
-            models = Models(names, lambda name: load(name, dtype=dtype or None, device=device or None))
+            history = opened.enter_context(closing(History(store or _default_store())))
+            models = ModelCache(names, lambda name: load(name, dtype=dtype or None, device=device or None))
             say(f"Loading {names[0]}")
             models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
@@ -94,7 +93,8 @@ def serve(
         print(f"VTrace is at {address}", flush=True)
         print(f"history: {history.path}; stop with Ctrl-C", file=sys.stderr)
         with suppress(KeyboardInterrupt):
-            run(Desk(models, chosen, history, limits), Runs(runs), listening, token)
+            service = ExplanationService(models, chosen, history, limits)
+            run_server(service, EvaluationRuns(runs), listening, token)
 
 
 def _default_store() -> Path:

@@ -20,10 +20,11 @@ from ..viewer.palette import colour, ink
 from .scale import Scale
 from .wording import panel_title
 
+MARGIN = 0.45  # inches around a figure
 INK, FAINT = "#1f1a24", "#746c7b"
 LINE, TEXT_SIZE = 0.315, 11.5  # line height in inches, and the text size in points that it belongs to
 BLANK = 0.075  # inches between words
-Measure = Callable[[str], float]
+TextRuler = Callable[[str], float]
 
 
 class Sheet(NamedTuple):
@@ -48,7 +49,7 @@ class Sheet(NamedTuple):
         return self.figure.add_axes((left / wide, 1 - (top + height) / high, width / wide, height / high))
 
 
-class Size(NamedTuple):
+class PanelSize(NamedTuple):
     """In inches."""
 
     width: float
@@ -83,11 +84,11 @@ def fill_colour(strength: float) -> np.ndarray:
     return np.array(colour(strength)) / 255
 
 
-def panel_size(trace: Trace, panel: Panel, width: float) -> Size:
+def panel_size(trace: Trace, panel: Panel, width: float) -> PanelSize:
     """Thumbnails are drawn smaller, as the model sees them."""
     wide = width * (0.45 if panel.view else 1.0)
     image = trace.images[panel.image]
-    return Size(wide, wide * image.height / image.width)
+    return PanelSize(wide, wide * image.height / image.width)
 
 
 def draw_picture(axes: Axes, attribution: Attribution, panel: Panel, scale: Scale) -> None:
@@ -119,7 +120,7 @@ def draw_picture(axes: Axes, attribution: Attribution, panel: Panel, scale: Scal
 
 
 def layout(
-    attribution: Attribution, width: float, measure: Measure, kinds: Sequence[Kind] = ("question", "response")
+    attribution: Attribution, width: float, measure: TextRuler, kinds: Sequence[Kind] = ("question", "response")
 ) -> list[list[PlacedWord]]:
     """Lines for question and response, each under its title, with an empty line at the end."""
     trace = attribution.trace
@@ -186,7 +187,7 @@ def _write_word(canvas: Axes, placed: PlacedWord, x: float, y: float, level: flo
         canvas.plot([x, x + placed.width], below, color=INK, lw=1.1, solid_capstyle="butt")
 
 
-def ruler(points: float = TEXT_SIZE) -> Measure:
+def ruler(points: float = TEXT_SIZE) -> TextRuler:
     """Width of a text in inches, in the font of the figure."""
     figure = Figure(figsize=(1, 1), dpi=100)
     renderer = FigureCanvasAgg(figure).get_renderer()

@@ -17,6 +17,7 @@ from ..shaded_figure import (
     FAINT,
     INK,
     LINE,
+    MARGIN,
     Sheet,
     draw_picture,
     fill_colour,
@@ -28,7 +29,7 @@ from ..shaded_figure import (
 )
 from ..wording import calibration_sentence, percent, quoted_label
 
-WIDTH, MARGIN, GAP = 12.0, 0.45, 0.35  # inches
+WIDTH, GAP = 12.0, 0.35  # inches
 ROW, LISTED = 0.25, 8  # height of a line of the ranking, and how many there are
 
 

@@ -17,10 +17,11 @@ from ..shaded_figure import (
     FAINT,
     INK,
     LINE,
+    MARGIN,
     TEXT_SIZE,
+    PanelSize,
     PlacedWord,
     Sheet,
-    Size,
     draw_picture,
     fill_colour,
     layout,
@@ -31,7 +32,7 @@ from ..shaded_figure import (
 )
 from ..wording import answer_heading, correlation_level, correlation_text, percent, seconds_text, short_label
 
-CARD, GAP, MARGIN, HEAD = 3.0, 0.4, 0.45, 0.75  # inches
+CARD, CARD_GAP, HEAD = 3.0, 0.4, 0.75  # inches
 COLUMNS, POINTS = 4, 8.5
 CELL = 0.34  # inches of one correlation
 
@@ -50,13 +51,13 @@ def comparison_figure(comparison: Comparison) -> Figure:
     lines = {name: layout(result, CARD, ruler(POINTS), ("question",))[1:-1] for name, result in results.items()}
     words = max(LINE * POINTS / TEXT_SIZE * len(x) for x in lines.values())
     card = 0.45 + sum(size.height + 0.12 for size in sizes.values()) + words + 0.5
-    below = MARGIN + HEAD + rows * (card + GAP)
+    below = MARGIN + HEAD + rows * (card + CARD_GAP)
     matrix = CELL * len(results) + 1.0 if len(results) > 1 else 0
-    sheet = Sheet.of_size(columns * CARD + (columns - 1) * GAP + 2 * MARGIN, below + matrix + MARGIN)
+    sheet = Sheet.of_size(columns * CARD + (columns - 1) * CARD_GAP + 2 * MARGIN, below + matrix + MARGIN)
     _heading(sheet.canvas, comparison)
     for number, name in enumerate(results):
-        left = MARGIN + number % columns * (CARD + GAP)
-        top = MARGIN + HEAD + number // columns * (card + GAP)
+        left = MARGIN + number % columns * (CARD + CARD_GAP)
+        top = MARGIN + HEAD + number // columns * (card + CARD_GAP)
         _card(sheet, comparison, name, sizes, lines[name], left, top)
     if matrix:
         _agreement(sheet.canvas, comparison, MARGIN, below + 0.2)
@@ -74,7 +75,7 @@ def _heading(canvas: Axes, comparison: Comparison) -> None:
 
 
 def _card(
-    sheet: Sheet, comparison: Comparison, name: str, sizes: dict[Panel, Size], lines: list[list[PlacedWord]],
+    sheet: Sheet, comparison: Comparison, name: str, sizes: dict[Panel, PanelSize], lines: list[list[PlacedWord]],
     left: float, top: float,
 ) -> None:  # fmt: skip
     result, canvas = comparison.results[name], sheet.canvas
