@@ -97,6 +97,11 @@ class Patch:
     box: Box
     view: int = 0  # see `Panel`
 
+    @property
+    def panel(self) -> Panel:
+        """Which view of which picture it belongs to."""
+        return Panel(self.image, self.view)
+
 
 @dataclass(frozen=True)
 class Word:
@@ -155,6 +160,10 @@ class Trace:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies for other processes leave out what they can make again."""
+        return {**self.__dict__, "processed": None}
+
     def positions(self, *kinds: Kind) -> list[int]:
         """Positions of the given kinds, in order."""
         return [position for position, kind in enumerate(self.kinds) if kind in kinds]
@@ -167,7 +176,7 @@ class Trace:
     @property
     def panels(self) -> list[Panel]:
         """The panels whose pictures the trace still has, in order."""
-        return sorted({Panel(patch.image, patch.view) for patch in self.patches if patch.image < len(self.images)})
+        return sorted({patch.panel for patch in self.patches if patch.image < len(self.images)})
 
     def panel_name(self, panel: Panel) -> str:
         """Empty for the only picture."""

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ModelError
-from .options import DtypeOption, Model
+from .options import DtypeOption, ModelOption
 
 
 def doctor(
-    model: Model = "pinhole",
+    model: ModelOption = "pinhole",
     tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for.")] = 1024,
     dtype: DtypeOption = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
