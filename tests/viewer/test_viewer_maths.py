@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from oracles import paths
+from support.opened import new_context
 from vtrace.attribution.calibrate import Likelihoods, calibrate
 from vtrace.attribution.multihop import edge_scale, log_scores
 from vtrace.attribution.options import Options
@@ -23,6 +24,7 @@ from vtrace.viewer.export import export
 from vtrace.viewer.page import concatenate
 from vtrace.viewer.quantise import DEPTHS, SPAN, choose_depth, decode_triangle, encode_triangle
 
+pytestmark = pytest.mark.browser
 MATHS = (
     "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "scale", "state",
 )  # fmt: skip
@@ -38,7 +40,8 @@ const AsyncFunction = (async () => {}).constructor;
 @pytest.fixture(scope="module")
 def javascript(browser):
     """Evaluate a function body in which the maths modules' names, and `given`, are known."""
-    page = browser.new_page()
+    context = new_context(browser)
+    page = context.new_page()
     names = (
         "bytesOf, decodeMatrix, flowsOf, logScores, strongestRoutes, passages, calibrate, calibrationSentence, "
         "calibrationDetails, attribute, support, rankCorrelation, findTarget, tokenWords, colourOf, inkOn, percent, "
@@ -51,7 +54,7 @@ def javascript(browser):
         return json.loads(text, parse_constant=float)
 
     yield run
-    page.close()
+    context.close()
 
 
 def numbers(values) -> np.ndarray:

@@ -63,7 +63,7 @@ class ExplanationJob:
         self.place = 0  # in the queue; 1 is next
         self.stopped = ""  # why it should stop
         self._watchers: list[Callable[[], object]] = []
-        self._seen = time.monotonic()
+        self.seen = time.monotonic()  # when someone last asked for it
 
     def update(self, **changes: Unpack[_Changes]) -> None:
         """Called by the one thread that owns the job at the time."""
@@ -86,11 +86,11 @@ class ExplanationJob:
 
     def touch(self) -> None:
         """Someone asked for it."""
-        self._seen = time.monotonic()
+        self.seen = time.monotonic()
 
     def abandoned(self, patience: float) -> bool:
         """Whether nobody has watched it, or asked for it, for so many seconds."""
-        return not self._watchers and time.monotonic() - self._seen > patience
+        return not self._watchers and time.monotonic() - self.seen > patience
 
     def stop(self, why: str) -> None:
         """Ask the work to end at its next check."""

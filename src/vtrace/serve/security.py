@@ -101,7 +101,7 @@ class Guard:
             answer.set_cookie(TOKEN_COOKIE, self.token, httponly=True, samesite="strict", path="/")
             return answer
         how = "open the address that 'vtrace serve' printed, or send 'Authorization: Bearer TOKEN'"
-        return _refuse(401, f"a token is needed: {how}", {"www-authenticate": "Bearer"})
+        return _refuse(401, f"a token is required: {how}", {"www-authenticate": "Bearer"})
 
     def _same(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
