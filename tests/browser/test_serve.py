@@ -22,6 +22,13 @@ NASTY = "Is <script>hacked=1</script><img src=x onerror='hacked=1'> here?"
 SCREENS = [(f"{wide}-{scheme}", size, scheme) for wide, size in (("wide", (1280, 860)), ("narrow", (390, 844)))
            for scheme in ("light", "dark")]  # fmt: skip
 
+PLACES = {  # and what is there once it is shown
+    "history": ".cards",
+    "runs": "text=Evaluation runs",
+    "runs/first/all/page/0": ".tabs",
+    "runs/first/all/1": "text=Faithfulness",
+}
+
 
 @pytest.fixture(scope="module")
 def client(pinhole, tmp_path_factory):
@@ -53,6 +60,10 @@ def tab(browser, client, path: str = "", expected: str = "no complaint", **optio
 
 def screenshot(page, name: str) -> None:
     SCREENSHOTS.mkdir(exist_ok=True)
+    page.evaluate(
+        "Promise.all([...document.images].filter(image => image.loading !== 'lazy' && !image.complete)"
+        ".map(image => new Promise(done => { image.onload = image.onerror = done; })))"
+    )
     page.screenshot(path=SCREENSHOTS / f"serve-{name}.png", full_page=True)
 
 
@@ -174,8 +185,8 @@ def test_every_screen_fits(browser, client, name, size, scheme):
         screenshot(page, f"result-{name}")
         if name in ("wide-dark", "narrow-light"):
             return
-        for path in ("history", "runs", "runs/first/all/page/0", "runs/first/all/1"):
+        for path, awaited in PLACES.items():
             page.goto(f"http://127.0.0.1:{client.port}/#/{path}")
-            page.wait_for_load_state("networkidle")
+            page.wait_for_selector(awaited)
             screenshot(page, f"{path.replace('/', '-')}-{name}")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..attribution.result import Attribution
 
-OUTLINED = 0.12  # share of patches that get an outline
+OUTLINED = 0.12  # share of patches that get an outline,
+FAINTEST_OUTLINE = 0.1  # as long as they are so strong, relative to the strongest input
 
 
 class Scale:
@@ -19,7 +20,7 @@ class Scale:
         self.full = max((item.score for item in attribution.ranking()), default=0.0) or 1.0
         patches = sorted(attribution.trace.patches, key=lambda patch: -self.scores[patch.position])
         strongest = patches[: max(1, round(OUTLINED * len(patches)))]
-        self.outlined = {patch.position for patch in strongest if self.scores[patch.position] > 0}
+        self.outlined = {patch.position for patch in strongest if self.strength(patch.position) > FAINTEST_OUTLINE}
 
     def share(self, start: int, stop: int | None = None) -> float:
         """Score of a position, or of a run of positions."""
