@@ -128,7 +128,7 @@ def test_evaluate_and_table_on_the_command_line(run, tmp_path):
         (("table", tmp_path / "nowhere"), "there is no run at"),
         (("table", folder, "--format", "word"), "unknown format 'word'"),
         (("table", folder, "--methods", "ifr"), "the run has no results of ifr"),
-        (("table", folder, "--against", "ifr"), "--against ifr is none of the columns; there are: random, centre"),
+        (("table", folder, "--against", "ifr"), "--against ifr is not a column; the columns are: random, centre"),
         (("table", folder, "--subsets", "half"), "unknown subset 'half'"),
         (("evaluate", "--benchmark", "nope"), "unknown benchmark 'nope'"),
         (("evaluate", "--shard", "two"), "cannot read --shard"),
