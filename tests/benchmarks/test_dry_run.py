@@ -24,7 +24,7 @@ from vtrace.faithfulness.tables import tabulate
 from vtrace.lvlm.checkpoint import EMBEDDED
 from vtrace.methods.registry import METHODS
 from vtrace.tracing.example import tidy
-from vtrace.tracing.prompt import SYSTEM_PROMPT, encode_prompt
+from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
 
 MODEL, COMMIT = "Qwen/Qwen3-VL-8B-Instruct", "0123456789abcdef0123456789abcdef01234567"
 REPLY = 4  # tokens; a random model never stops by itself
@@ -48,13 +48,13 @@ def home(random_lvlm, tmp_path_factory):
     rows = [row | {"question": "Hue?\nOptions: A: red, B: green"} for row in mmstar_rows(3)]  # short, for the slow ones
     rows[1]["image"]["bytes"] = rows[1]["image"]["bytes"][:50]
     data = write_parquet(in_cache(home, "dataset", "Lin-Chen/MMStar") / "mmstar.parquet", "mmstar", rows)
-    prompt = encode_prompt(random_lvlm, tidy(find_benchmark("mmstar", data).example(0)), SYSTEM_PROMPT)[1]
+    prompt = process_prompt(random_lvlm, tidy(find_benchmark("mmstar", data).example(0)), SYSTEM_PROMPT)
     snapshot = in_cache(home, "model", MODEL)
     random_lvlm.model.save_pretrained(snapshot)
     for name in ("tokenizer.json", "tokenizer_config.json", "processor_config.json", "chat_template.jinja"):
         shutil.copy(EMBEDDED["pinhole"] / name, snapshot)
     config = json.loads((snapshot / "config.json").read_text())
-    config["text_config"]["max_position_embeddings"] = len(prompt) + REPLY
+    config["text_config"]["max_position_embeddings"] = len(prompt.ids) + REPLY
     (snapshot / "config.json").write_text(json.dumps(config))
     return home
 

@@ -13,12 +13,13 @@ from oracles import algorithm
 from oracles.states import literal_states
 from support import families
 from support.comparing import check_likelihoods, maps_of
-from vtrace.attribution.pipeline import capture_pairwise, encode_trace, trace_inputs
 from vtrace.attribution.requirements import examine
 from vtrace.lvlm.families.paligemma import PALIGEMMA
 from vtrace.lvlm.families.supported import FAMILIES, REFUSED, family_of
 from vtrace.lvlm.families.text import TEXT
-from vtrace.tracing.perturbation import Perturbation, blurred
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.perturbation import Perturbation, blur
+from vtrace.tracing.prompt import encode_trace, process, processed_prompt, trace_inputs
 
 SIZE = (75, 50)
 QUESTION, RESPONSE = "Where is the red star?", "It is there.\nFinal answer: there"
@@ -174,7 +175,7 @@ def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
     perturbation = Perturbation(lvlm, trace, radius=0.2)
     perturbation.log_probabilities(states)
     found = perturbation.arguments(states)["inputs_embeds"]
-    soft = trace_inputs(lvlm, blurred(trace, 0.2))["pixel_values"]
+    soft = process(lvlm, processed_prompt(lvlm, trace).text, blur(trace.images, 0.2))["pixel_values"]
     for state, row in zip(states, found, strict=True):
         inputs = trace_inputs(lvlm, trace)
         mask = lvlm.family.pixel_mask(inputs, torch.tensor([p in state for p in image]), lvlm.model.config)
@@ -183,7 +184,7 @@ def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
 
 
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
-    fast, _ = capture_pairwise(lvlm, trace, encode_trace(lvlm, trace))
+    fast = TraceSession.open(lvlm, trace, keep_layers=False).pairwise()
     states = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
     slow = algorithm.pairwise(*states, trace.positions("image"), trace.positions("question"))
     torch.testing.assert_close(fast, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))

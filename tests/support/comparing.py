@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from vtrace.attribution.attention import attention_rows
-from vtrace.attribution.pipeline import encode_trace, trace_inputs
 from vtrace.methods.registry import METHODS
+from vtrace.tracing.prompt import encode_trace, trace_inputs
 from vtrace.tracing.targets import find_target
 
 
@@ -21,8 +21,8 @@ def close(found, expected, rtol=1e-4, atol=1e-5):
 
 def maps_of(layer) -> torch.Tensor:
     """All weights of a layer at once."""
-    (block,) = attention_rows(layer.query, layer.key, layer.scaling, layer.mask)
-    return block[1].clone()
+    (block,) = attention_rows(layer)
+    return block.weights.clone()
 
 
 def check_likelihoods(lvlm, trace):
