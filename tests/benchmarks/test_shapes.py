@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vtrace.benchmarks.shapes.questions import TASKS
-from vtrace.benchmarks.shapes.sample import ask, sample
-from vtrace.benchmarks.shapes.scene import COLOURS, SPLITS, WORLD, Scene, random_scene, render
+from vtrace.benchmarks.shapes.sample import ask_about, sample
+from vtrace.benchmarks.shapes.scene import SHAPE_COLOURS, SPLITS, WORLD, Scene, draw_scene, random_scene
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_read_tasks_do_not_spell_the_answer_in_the_reasoning(samples, task):
 
 def test_evidence_words_are_words_of_the_question(samples):
     vocabulary = {
-        *COLOURS,
+        *SHAPE_COLOURS,
         "circle",
         "square",
         "triangle",
@@ -100,7 +100,7 @@ def test_evidence_words_are_words_of_the_question(samples):
 
 def test_evidence_boxes_hold_the_things(samples):
     for s in samples[:100]:
-        background = np.asarray(render(Scene(s.scene.rows, s.scene.columns, (), s.scene.background)), dtype=int)
+        background = np.asarray(draw_scene(Scene(s.scene.rows, s.scene.columns, (), s.scene.background)), dtype=int)
         painted = np.abs(np.asarray(s.image, dtype=int) - background).sum(-1) > 45  # some stand out less than others
         for left, top, right, bottom in s.evidence_boxes:
             inside = painted[max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)]
@@ -113,7 +113,7 @@ def test_answers_follow_from_the_evidence_alone(task):
     for index in range(40):
         rng = random.Random(index)
         scene = random_scene(rng)
-        item = ask(scene, task, random.Random(index))
+        item = ask_about(scene, task, random.Random(index))
         if item is None:
             continue
         boxes = set(item.evidence_boxes)

@@ -16,7 +16,7 @@ from vtrace.lvlm.checkpoint import EMBEDDED
 from vtrace.pinhole.accuracy import answer_of, measure, respond
 from vtrace.pinhole.card import card
 from vtrace.pinhole.muon import Muon, orthogonalise
-from vtrace.pinhole.pack import IGNORE, Packer, scenes, vision_labels
+from vtrace.pinhole.training_batches import IGNORE, Packer, scenes, vision_labels
 from vtrace.pinhole.train import RECIPES, Reasoner, Seer, run_stage
 
 

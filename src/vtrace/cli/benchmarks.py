@@ -10,10 +10,10 @@ import typer
 
 def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The benchmarks: how large they are, under which licence, and where they come from."""
-    from ..benchmarks.registry import describe
+    from ..benchmarks.registry import describe_benchmarks
 
     if json:
-        print(jsonlib.dumps(describe(), indent=1))
+        print(jsonlib.dumps(describe_benchmarks(), indent=1))
         return
     from rich.console import Console
     from rich.table import Table
@@ -23,7 +23,7 @@ def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
         table.add_column(
             title, no_wrap=title in ("benchmark", "items"), justify="right" if title == "items" else "left"
         )
-    for facts in describe():
+    for facts in describe_benchmarks():
         place = facts["hub"][0] if "hub" in facts else facts["from"]
         table.add_row(facts["name"], facts["title"], f"{facts['size']:,}", facts["licence"], place)
     Console().print(table)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from ..benchmarks.shapes.questions import ANSWER_MARK, TASKS
+from ..benchmarks.shapes.questions import ANSWER_PREFIX, TASKS
 from ..benchmarks.shapes.sample import Sample, sample
 from ..benchmarks.shapes.scene import WORLD, World
 from ..tracing.prompt import SYSTEM_PROMPT
@@ -43,7 +43,7 @@ def respond(
 
 def answer_of(response: str) -> str:
     """The text after the last answer mark; empty if there is none."""
-    return response.rpartition(ANSWER_MARK)[2].strip() if ANSWER_MARK in response else ""
+    return response.rpartition(ANSWER_PREFIX)[2].strip() if ANSWER_PREFIX in response else ""
 
 
 def measure(

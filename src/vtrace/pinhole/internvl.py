@@ -10,10 +10,10 @@ from PIL import Image
 from torch import Tensor, nn
 from transformers import GotOcr2ImageProcessorPil, InternVLConfig, InternVLForConditionalGeneration, Qwen2Tokenizer
 
-from ..benchmarks.shapes.scene import SCHOOL, TOKEN, WORLD, Scene, render
+from ..benchmarks.shapes.scene import SCHOOL, TOKEN, WORLD, Scene, draw_scene
 from ..lvlm.processor import ImageOnlyInternVLProcessor
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
-from .pack import IGNORE
+from .training_batches import IGNORE
 from .recipe import Recipe, Stage
 
 TILE, PATCH = 64, 16  # pixels
@@ -71,7 +71,7 @@ def tiles(picture: Image.Image) -> Tensor:
 
 
 def draw(batch: list[Scene]) -> dict[str, Tensor]:
-    return {"pixel_values": torch.cat([tiles(render(scene)) for scene in batch])}
+    return {"pixel_values": torch.cat([tiles(draw_scene(scene)) for scene in batch])}
 
 
 def see(model: Any, pixel_values: Tensor) -> tuple[Tensor, dict[str, Any]]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import Qwen2Tokenizer, Qwen2VLImageProcessorPil, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-from ..benchmarks.shapes.scene import CELL, NURSERY, SCHOOL, TOKEN, Scene, render
+from ..benchmarks.shapes.scene import CELL, NURSERY, SCHOOL, TOKEN, Scene, draw_scene
 from ..lvlm.processor import ImageOnlyProcessor
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .recipe import Recipe, Stage
@@ -69,7 +69,7 @@ def patchify(pictures: list[np.ndarray]) -> Tensor:
 
 
 def draw(batch: list[Scene]) -> dict[str, Tensor]:
-    pixels = patchify([np.asarray(render(scene)) for scene in batch])
+    pixels = patchify([np.asarray(draw_scene(scene)) for scene in batch])
     grid = torch.tensor([[1, batch[0].rows * CELL // PATCH, batch[0].columns * CELL // PATCH]] * len(batch))
     return {"pixel_values": pixels, "image_grid_thw": grid}
 

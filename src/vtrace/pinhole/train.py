@@ -25,12 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..benchmarks.shapes.scene import COLOURS, SHAPES, Scene, World
+from ..benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES, Scene, World
 from .accuracy import measure
 from .build import save
 from .internvl import PINHOLE_INTERNVL
 from .muon import Muon
-from .pack import IGNORE, Packer, scenes, vision_labels
+from .training_batches import IGNORE, Packer, scenes, vision_labels
 from .qwen import PINHOLE
 from .recipe import Recipe, Stage
 
@@ -59,7 +59,7 @@ class Seer(nn.Module):
         self.visual = recipe.tower(model)
         self._see = lambda pixels: recipe.see(model, **pixels)
         self.recipe, self.world = recipe, world
-        width, classes = model.config.text_config.hidden_size, (len(COLOURS) + 1, len(SHAPES) + 1, 5, 5)
+        width, classes = model.config.text_config.hidden_size, (len(SHAPE_COLOURS) + 1, len(SHAPES) + 1, 5, 5)
         self.heads = nn.ModuleList(nn.Linear(width, count) for count in classes[: recipe.readouts])
 
     def loss(self, seed: str, images: int) -> tuple[Tensor, dict[str, float]]:
@@ -74,7 +74,7 @@ class Seer(nn.Module):
         labels = self.recipe.in_token_order(vision_labels(batch)).flatten(0, 1)
         logits = [head(tokens) for head in self.heads]
         losses = [F.cross_entropy(x, y) for x, y in zip(logits, labels.T[: len(logits)], strict=True)]
-        full = (labels[:, 0] < len(COLOURS)) & (labels[:, 0] != IGNORE)
+        full = (labels[:, 0] < len(SHAPE_COLOURS)) & (labels[:, 0] != IGNORE)
         hits = (logits[1].argmax(-1) == labels[:, 1])[full].float().mean()
         return torch.stack(losses).sum(), {"shape_seen": hits.item()}
 

@@ -1,4 +1,4 @@
-"""An embedded model on pictures by others: `python -m vtrace.pinhole.foreign`, after `pip install easy-vqa`.
+"""An embedded model on pictures by others: `python -m vtrace.pinhole.easy_vqa_accuracy`, after `pip install easy-vqa`.
 
 easy-VQA shows one shape on a white ground and asks in its own words; some of its colours and shapes never occur in
 Shapes. The model was not trained on it, so this measures how far it goes beyond its world, not how good it is in it.
@@ -17,7 +17,7 @@ from PIL import Image
 
 from ..benchmarks.grading import grade
 from ..benchmarks.registry import find_benchmark
-from ..benchmarks.shapes.scene import COLOURS, SHAPES
+from ..benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES
 from ..tracing.spans import find_answer
 from ..types import Example, Span
 from .accuracy import BATCH, respond
@@ -29,7 +29,7 @@ def group_of(example: Example) -> str:
     """What is asked for, and whether the answer is a word of Shapes."""
     if example.answer in ("yes", "no"):
         return "yes or no"
-    return "named, a word of Shapes" if example.answer in (*COLOURS, *SHAPES) else "named, another word"
+    return "named, a word of Shapes" if example.answer in (*SHAPE_COLOURS, *SHAPES) else "named, another word"
 
 
 def measure(model: Any, processor: Any, examples: list[Example], progress: bool = False) -> dict[str, dict[str, Any]]:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ..benchmarks.shapes.questions import TASKS
-from ..benchmarks.shapes.sample import Sample, ask
-from ..benchmarks.shapes.scene import CELL, COLOURS, SHAPES, TOKEN, Scene, World, random_scene
+from ..benchmarks.shapes.sample import Sample, ask_about
+from ..benchmarks.shapes.scene import CELL, SHAPE_COLOURS, SHAPES, TOKEN, Scene, World, random_scene
 from ..tracing.prompt import SYSTEM_PROMPT
 from .recipe import Recipe
 
@@ -48,7 +48,7 @@ def vision_labels(batch: list[Scene]) -> Tensor:
     """Colour, shape, row and column of what each part of the picture shows: n, rows, columns, 4."""
     rows, columns = batch[0].rows, batch[0].columns
     labels = torch.full((len(batch), rows * CELL_TOKENS, columns * CELL_TOKENS, 4), IGNORE)
-    labels[..., 0], labels[..., 1] = len(COLOURS), len(SHAPES)
+    labels[..., 0], labels[..., 1] = len(SHAPE_COLOURS), len(SHAPES)
     labels[..., 2] = (torch.arange(rows * CELL_TOKENS) // CELL_TOKENS)[None, :, None]
     labels[..., 3] = (torch.arange(columns * CELL_TOKENS) // CELL_TOKENS)[None, None, :]
     for n, scene in enumerate(batch):
@@ -58,7 +58,7 @@ def vision_labels(batch: list[Scene]) -> Tensor:
             else:
                 r, c, side = (t.row - 1) * CELL_TOKENS, (t.column - 1) * CELL_TOKENS, CELL_TOKENS
             block = labels[n, r : r + side, c : c + side]
-            block[..., 0] = list(COLOURS).index(t.colour)
+            block[..., 0] = list(SHAPE_COLOURS).index(t.colour)
             block[..., 1] = SHAPES.index(t.shape)
     return labels
 
@@ -77,7 +77,7 @@ class Packer:
         found: list[Sample] = []
         while len(found) < self.per_image:
             task = rng.choices(list(TASKS), [weights.get(t, 1.0) for t in TASKS])[0]
-            item = ask(scene, task, rng)
+            item = ask_about(scene, task, rng)
             if item:
                 found.append(item)
         return found
