@@ -14,7 +14,7 @@ from vtrace.benchmarks.public_benchmark import PHOTO_BLUR
 from vtrace.benchmarks.readers.hub import fetch_dataset
 from vtrace.benchmarks.registry import PUBLIC_BENCHMARKS, describe_benchmarks, find_benchmark
 from vtrace.errors import InputError
-from vtrace.pinhole.easy_vqa_accuracy import measure
+from vtrace.pinhole.easy_vqa_accuracy import measure_easy_vqa
 from vtrace.tracing.perturbation import BLUR
 
 OPTIONS = ["small", "large", "round", "flat"]
@@ -365,7 +365,7 @@ def test_the_embedded_model_answers_about_pictures_by_others(pinhole, tmp_path):
     ]
     (tmp_path / "questions.json").write_text(json.dumps(items))
     examples = [find_benchmark("easy-vqa", tmp_path).example(number) for number in range(3)]
-    found = measure(pinhole.model, pinhole.processor, examples)
+    found = measure_easy_vqa(pinhole.model, pinhole.processor, examples)
     assert list(found) == ["named, a word of Shapes", "named, another word", "yes or no"]
     for row in found.values():
         assert row["items"] == row["majority"] == 1

@@ -13,11 +13,11 @@ import vtrace
 from vtrace.benchmarks.shapes.questions import TASKS
 from vtrace.benchmarks.shapes.sample import sample
 from vtrace.lvlm.checkpoint import EMBEDDED
-from vtrace.pinhole.accuracy import answer_of, measure, respond
-from vtrace.pinhole.card import card
+from vtrace.pinhole.accuracy import answer_of, measure_accuracy, respond
+from vtrace.pinhole.card import card, size_of
 from vtrace.pinhole.muon import Muon, orthogonalise
-from vtrace.pinhole.training_batches import IGNORE, Packer, scenes, vision_labels
 from vtrace.pinhole.train import RECIPES, Reasoner, Seer, run_stage
+from vtrace.pinhole.training_batches import IGNORE, Packer, training_scenes, vision_labels
 
 
 @pytest.fixture(scope="module", params=list(EMBEDDED))
@@ -57,11 +57,11 @@ def test_the_second_recipe_is_of_another_family(tmp_path):
     """Pinhole-InternVL before training: the real classes, tiles and a thumbnail."""
     from transformers import InternVLForConditionalGeneration, InternVLProcessor
 
-    from vtrace.pinhole.build import save
+    from vtrace.pinhole.build import save_checkpoint
 
     recipe = RECIPES["pinhole-internvl"]
     tokenizer = recipe.tokenizer()
-    save(recipe.build(tokenizer), recipe.processor(tokenizer), tmp_path)
+    save_checkpoint(recipe.build(tokenizer), recipe.processor(tokenizer), tmp_path)
     other = vtrace.load(tmp_path)
     assert type(other.model) is InternVLForConditionalGeneration
     assert isinstance(other.processor, InternVLProcessor)
@@ -87,7 +87,7 @@ def test_recorded_accuracy_meets_the_bar(recorded):
 
 def test_measured_accuracy_is_what_is_recorded(lvlm, recorded):
     """A quick look at the same questions; the full table takes minutes: python -m vtrace.pinhole.accuracy."""
-    found = measure(lvlm.model, lvlm.processor, "test", per_task=12)
+    found = measure_accuracy(lvlm.model, lvlm.processor, "test", per_task=12)
     assert found["mean"] == pytest.approx(recorded["mean"], abs=0.05)
     blank = np.mean([row["blank"] for row in found["tasks"].values()])
     assert blank == pytest.approx(np.mean([row["blank"] for row in recorded["tasks"].values()]), abs=0.08)
@@ -95,8 +95,7 @@ def test_measured_accuracy_is_what_is_recorded(lvlm, recorded):
 
 def test_the_card_states_what_was_measured(lvlm, folder, recipe, recorded):
     log = [json.loads(line) for line in (folder / "training-log.jsonl").read_text().splitlines()]
-    sizes = [sum(p.numel() for p in module.parameters()) for module in (lvlm.seam.decoder, lvlm.model)]
-    assert (folder / "README.md").read_text() == card(recipe, recorded, log, *sizes)
+    assert (folder / "README.md").read_text() == card(recipe, recorded, log, size_of(lvlm))
 
 
 def test_it_is_not_driven_into_saturation(pinhole):
@@ -144,14 +143,14 @@ def test_what_the_tower_learns_is_where_the_processor_puts_it(lvlm, recipe):
 def test_packed_questions_are_computed_as_if_alone(lvlm, recipe):
     """The loss on packed questions equals that of the same questions through the public interface."""
     packer, rng = Packer(recipe, lvlm.processor.tokenizer, per_image=3), random.Random(5)
-    shown = scenes(rng, 2, (6, 10), recipe.stages[-1].world)
+    shown = training_scenes(rng, 2, (6, 10), recipe.stages[-1].world)
     asked = []
     original = packer.questions
     packer.questions = lambda *a: asked.append(original(*a)) or asked[-1]
     batch = packer.pack(shown, rng, {})
     core = lvlm.model.model
     with torch.no_grad():
-        seen, others = recipe.see(lvlm.model, **batch.pixels)
+        seen, others = recipe.see(lvlm.model, batch.pixels)
         image = batch.ids == packer.image
         others |= {recipe.mark_image: image} if recipe.mark_image else {}
         embeds = core.language_model.embed_tokens(batch.ids).masked_scatter(image[..., None], seen)
