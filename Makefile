@@ -2,19 +2,30 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types docs pinhole card results bench browser clean
+.PHONY: demo test test-fast test-busy lint types docs pinhole card results bench browser clean
 
 demo: .venv/installed
 	@mkdir -p out
 	$(BIN)/vtrace explain --target answer --html out/report.html --png out/figure.png --json out/attribution.json
 	@echo "Open out/report.html in a browser: the picture, the words, and what the answer relied on."
 
+# One process per core, one thread each: on a CPU that is faster than several threads in one process.
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile
+
 test: .venv/installed-dev lint types browser
-	$(BIN)/python -m pytest
+	$(PYTEST) $(PARALLEL)
+
+test-fast: .venv/installed-dev
+	$(PYTEST) $(PARALLEL) -m "not slow and not browser"
+
+# What must not depend on the speed of the machine, beside four busy loops.
+test-busy: .venv/installed-dev browser
+	$(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL) tests/browser tests/serve tests/cli
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests bench docs
-	$(BIN)/ruff format --check src tests bench docs
+	$(BIN)/ruff check src tests bench scripts examples
+	$(BIN)/ruff format --check src tests bench scripts examples
 
 types: .venv/installed-dev
 	$(BIN)/mypy

@@ -10,6 +10,22 @@ import sys
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TQDM_DISABLE", "1")
+if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each of several processes
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+from jaxtyping import install_import_hook
+
+# Shapes are types on the narrow waist. They are checked in the tests, and cost nothing elsewhere.
+install_import_hook(
+    [
+        f"vtrace.{module}"
+        for module in (
+            "lvlm.layer", "lvlm.capture", "lvlm.seam", "tracing.perturbation",
+            "attribution.attention", "attribution.pairwise", "attribution.multihop",
+        )
+    ],
+    "beartype.beartype",
+)  # fmt: skip
 
 import pytest
 import torch

@@ -25,12 +25,20 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+_NO_MEMORY = ("out of memory", "can't allocate", "not enough memory")
+_NOT_SUPPORTED = ("not implemented for", "not supported on", "no kernel image", "could not run 'aten::")
+
+
 @contextmanager
 def running(what: str) -> Iterator[None]:
-    """What PyTorch cannot do in this block, for lack of memory above all, as an error of the model."""
+    """Turn what is the machine's or the model's fault, too little memory or an operation that PyTorch does not have
+    there, into an error that a run records. Everything else is a bug of ours and stays loud."""
     try:
         yield
-    except RuntimeError as error:
-        if "out of memory" in str(error) or "can't allocate" in str(error):
+    except (RuntimeError, MemoryError) as error:
+        message = str(error).lower()
+        if isinstance(error, MemoryError) or any(words in message for words in _NO_MEMORY):
             raise ModelError(f"{what}: out of memory; use a shorter response or a smaller picture") from error
-        raise ModelError(f"{what} cannot run on this model: {first_line(error)}") from error
+        if isinstance(error, NotImplementedError) or any(words in message for words in _NOT_SUPPORTED):
+            raise ModelError(f"{what} cannot run on this model: {first_line(error)}") from error
+        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from PIL import Image
 
@@ -38,6 +38,7 @@ class Panel(NamedTuple):
     view: int  # 0 for the picture in full detail, 1 for the thumbnail some models see beside it
 
 
+@runtime_checkable
 class Progress(Protocol):
     """What long work reports to. An exception raised by it stops the work and leaves the model as it was."""
 

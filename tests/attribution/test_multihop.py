@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from oracles import algorithm
-from vtrace.attribution.multihop import BLOCK, EPSILON, edge_scale, log_inflow, log_outflow, log_scores
+from vtrace.attribution.multihop import BLOCK, edge_scale, log_inflow, log_outflow, log_scores
+from vtrace.attribution.pairwise import EPSILON
 
 
 def random_pairwise(length, density=0.4, seed=0):

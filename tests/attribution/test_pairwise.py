@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
 from oracles import algorithm
 from oracles.states import cached_states
 from vtrace.attribution.attention import BLOCK_BYTES
-from vtrace.attribution.pairwise import PairwiseMatrix, centre
-from vtrace.attribution.pipeline import capture_pairwise, encode_trace
+from vtrace.attribution.pairwise import PairwiseMatrix, centre_values
+from vtrace.lvlm.layer import Layer
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.prompt import encode_trace
 
 
 def random_layer(heads, groups, length, size, width, seed=0):
@@ -22,7 +26,8 @@ def random_layer(heads, groups, length, size, width, seed=0):
     attention = logits.masked_fill(causal, -torch.inf).softmax(-1)
     mixed = attention @ value.repeat_interleave(heads // groups, 0)
     update = mixed.transpose(0, 1).reshape(length, -1) @ projection.T
-    return query, key, value, projection, attention, update
+    layer = Layer(0, query, key, value, update, projection, size**-0.5, None, residual=torch.zeros(length, width))
+    return layer, attention
 
 
 @pytest.mark.parametrize(("heads", "groups"), [(4, 4), (6, 2), (4, 1)])
@@ -34,12 +39,12 @@ def test_streamed_matrix_equals_the_pseudocode(heads, groups, centring, monkeypa
     matrix = PairwiseMatrix(length, [torch.tensor(image), torch.tensor(text)] if centring else [])
     V, a, x_attn, Wo = [], [], [], []
     for seed in range(3):
-        query, key, value, projection, attention, update = random_layer(heads, groups, length, size, width, seed)
-        matrix.add(query, key, value, update, projection, size**-0.5)
-        V.append(value.repeat_interleave(heads // groups, 0).transpose(0, 1))
+        layer, attention = random_layer(heads, groups, length, size, width, seed)
+        matrix.add(layer)
+        V.append(layer.value.repeat_interleave(heads // groups, 0).transpose(0, 1))
         a.append(attention)
-        x_attn.append(update)
-        Wo.append([projection[:, h * size : (h + 1) * size].T for h in range(heads)])
+        x_attn.append(layer.update)
+        Wo.append([layer.projection[:, h * size : (h + 1) * size].T for h in range(heads)])
     x_pre = [torch.zeros(length, width)] * 3
     expected = algorithm.pairwise(V, a, x_attn, x_pre, Wo, image, text, centre=centring)
     torch.testing.assert_close(matrix.finish(), expected, rtol=1e-4, atol=1e-5 * float(expected.max()))
@@ -47,12 +52,29 @@ def test_streamed_matrix_equals_the_pseudocode(heads, groups, centring, monkeypa
 
 @pytest.mark.parametrize("kind", ["bool", "additive"])
 def test_a_mask_is_used_as_the_model_passes_it(kind):
-    query, key, value, projection, _, update = random_layer(2, 2, 20, 4, 10)
-    allowed = torch.ones(20, 20).tril().bool()
+    """A window of five positions, and a source that nobody may read: neither is what a causal mask would give."""
+    layer, _ = random_layer(2, 2, 20, 4, 10)
+    distance = torch.arange(20)[:, None] - torch.arange(20)
+    allowed = (distance >= 0) & (distance < 5)
+    allowed[8:, 7] = False
     mask = allowed if kind == "bool" else torch.zeros(20, 20).masked_fill(~allowed, -torch.inf)
+    matrix = PairwiseMatrix(20, [])
+    matrix.add(dataclasses.replace(layer, mask=mask))
+    logits = (layer.query @ layer.key.mT * layer.scaling).masked_fill(~allowed, -torch.inf)
+    Wo = [[layer.projection[:, h * 4 : (h + 1) * 4].T for h in range(2)]]
+    states = [layer.value.transpose(0, 1)], [logits.softmax(-1)], [layer.update], [torch.zeros(20, 10)], Wo
+    expected = algorithm.pairwise(*states, [], [], centre=False)
+    found = matrix.finish()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.max()))
+    assert not found[~allowed.T].any()
+    assert found[allowed.T & (distance.T > 0)].any()
+
+
+def test_a_causal_mask_changes_nothing():
+    layer, _ = random_layer(2, 2, 20, 4, 10)
     plain, masked = PairwiseMatrix(20, []), PairwiseMatrix(20, [])
-    plain.add(query, key, value, update, projection, 0.5)
-    masked.add(query, key, value, update, projection, 0.5, mask)
+    plain.add(layer)
+    masked.add(dataclasses.replace(layer, mask=torch.ones(20, 20).tril().bool()))
     torch.testing.assert_close(masked.finish(), plain.finish())
 
 
@@ -62,7 +84,7 @@ def test_centring_values_centres_the_writes():
     group = torch.arange(2, 8)
     writes = value[0] @ projection
     writes[group] -= writes[group].mean(0)
-    torch.testing.assert_close(centre(value, [group])[0] @ projection, writes)
+    torch.testing.assert_close(centre_values(value, [group])[0] @ projection, writes)
 
 
 @pytest.mark.parametrize("which", ["pinhole", "random_lvlm"])
@@ -82,11 +104,12 @@ def test_attention_times_writes_rebuilds_every_update(which, request):
 
 @pytest.mark.parametrize("which", ["pinhole", "random_lvlm"])
 @pytest.mark.parametrize("centring", [True, False])
-def test_captured_matrix_equals_the_pseudocode_on_a_real_model(which, centring, request):
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "streamed"])
+def test_captured_matrix_equals_the_pseudocode_on_a_real_model(which, centring, keep, request):
     lvlm = request.getfixturevalue(which)
     trace = request.getfixturevalue("trace" if which == "pinhole" else "random_trace")
     arguments = encode_trace(lvlm, trace)
-    matrix, _ = capture_pairwise(lvlm, trace, arguments, centring)
+    matrix = TraceSession(lvlm.seam, trace, arguments, keep_layers=keep).pairwise(centring)
     V, a, x_attn, x_pre, Wo = cached_states(lvlm.model, lvlm.seam.decoder, arguments)
     expected = literal_but_vectorised(V, a, x_attn, x_pre, Wo, trace, centring)
     torch.testing.assert_close(matrix, expected, rtol=1e-4, atol=1e-5 * float(expected.max()))

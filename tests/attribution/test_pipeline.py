@@ -8,7 +8,7 @@ import torch
 
 import vtrace
 from oracles import algorithm
-from vtrace.attribution.pipeline import encode_trace
+from vtrace.tracing.prompt import encode_trace
 
 
 def literal(attribution, lvlm, target_positions, gamma=1.0, back=1):
@@ -74,13 +74,9 @@ def test_retargeting_equals_a_fresh_run(pinhole, attribution, target):
     assert moved.target == fresh.target
 
 
-def test_retargeting_needs_no_model_and_is_fast(attribution, monkeypatch):
-    import time
-
+def test_retargeting_needs_no_model(attribution, monkeypatch):
     monkeypatch.setattr("vtrace.lvlm.seam.Seam.decoder", property(lambda self: pytest.fail("the model was used")))
-    began = time.perf_counter()
-    attribution.retarget("answer")
-    assert time.perf_counter() - began < 1
+    assert attribution.retarget("answer").target.name == "answer"
 
 
 def test_every_token_as_a_target(attribution):
@@ -106,7 +102,7 @@ def test_every_switch_changes_the_scores(pinhole, trace, attribution):
     ):
         other = vtrace.attribute(pinhole, trace, **option)
         assert not np.allclose(other.scores, attribution.scores), option
-        assert vars(other.options)[next(iter(option))] == next(iter(option.values()))
+        assert other.options == {**attribution.options, **option}
 
 
 def test_calibration_can_be_measured_on_the_target(pinhole, trace):

@@ -8,14 +8,15 @@ import pytest
 import torch
 from PIL import Image
 
-from vtrace.attribution.pipeline import capture_pairwise, encode_trace
 from vtrace.errors import ModelError
-from vtrace.tracing.prompt import encode_prompt
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.prompt import encode_trace, process_prompt
 from vtrace.types import Example
 
 
 def test_decoding_recorded_arguments_gives_the_models_own_likelihoods(pinhole, trace):
-    inputs, prompt = encode_prompt(pinhole, Example(trace.images, trace.question), trace.system)
+    processed = process_prompt(pinhole, Example(trace.images, trace.question), trace.system)
+    inputs, prompt = dict(processed.inputs), processed.ids
     more = len(trace) - len(prompt)
     inputs["input_ids"] = torch.tensor([trace.ids])
     inputs["attention_mask"] = torch.ones(1, len(trace), dtype=torch.long)
@@ -79,7 +80,7 @@ def test_capture_does_not_change_the_pass_and_leaves_the_model_as_it_was(pinhole
     decoder = pinhole.seam.decoder
     before = (decoder.config._attn_implementation, pinhole.model.model.rope_deltas)
     plain = pinhole.seam.log_probabilities(arguments, torch.tensor(trace.ids), trace.prompt_length)[0]
-    _, captured = capture_pairwise(pinhole, trace, arguments)
+    captured = TraceSession(pinhole.seam, trace, arguments).clean()
     torch.testing.assert_close(captured, plain, rtol=0, atol=0)
     assert (decoder.config._attn_implementation, pinhole.model.model.rope_deltas) == before
     assert not any(layer.self_attn.o_proj._forward_hooks for layer in decoder.layers)
@@ -101,11 +102,11 @@ def test_the_model_is_restored_after_an_exception(pinhole, trace):
 
 def test_an_eager_model_is_captured_the_same_way(pinhole, trace):
     arguments = encode_trace(pinhole, trace)
-    expected, _ = capture_pairwise(pinhole, trace, arguments)
+    expected = TraceSession(pinhole.seam, trace, arguments).pairwise()
     config = pinhole.seam.decoder.config
     config._attn_implementation = "eager"
     try:
-        found, _ = capture_pairwise(pinhole, trace, arguments)
+        found = TraceSession(pinhole.seam, trace, arguments).pairwise()
         assert config._attn_implementation == "eager"
     finally:
         config._attn_implementation = "sdpa"
@@ -131,7 +132,7 @@ def test_numbers_that_are_not_finite_name_the_layer(random_lvlm, random_trace):
         weight[0, 0] = float("nan")
     try:
         with pytest.raises(ModelError, match="layer 1"):
-            capture_pairwise(random_lvlm, random_trace, arguments)
+            TraceSession(random_lvlm.seam, random_trace, arguments).layers()
     finally:
         with torch.no_grad():
             weight.copy_(kept)

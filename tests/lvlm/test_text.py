@@ -15,14 +15,15 @@ from oracles import algorithm
 from oracles.states import literal_states
 from support import families
 from support.comparing import check_likelihoods
-from vtrace.attribution.pipeline import capture_pairwise, encode_trace
 from vtrace.benchmarks.benchmark import Benchmark
 from vtrace.errors import InputError
 from vtrace.faithfulness.run import Plan, evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
 from vtrace.lvlm.families.text import TEXT
+from vtrace.methods.session import TraceSession
 from vtrace.tracing.perturbation import Perturbation
+from vtrace.tracing.prompt import encode_trace
 from vtrace.types import Example
 
 QUESTION, RESPONSE = "Where is the red star?", "It is above the cross.\nFinal answer: above"
@@ -72,10 +73,11 @@ def test_the_seam_gives_the_models_own_likelihoods(lvlm, trace):
 
 
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
-    fast, _ = capture_pairwise(lvlm, trace, encode_trace(lvlm, trace))
+    session = TraceSession.open(lvlm, trace)
+    fast = session.pairwise()
     states = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
     slow = algorithm.pairwise(*states, [], trace.positions("question"), centre=False)
-    plain, _ = capture_pairwise(lvlm, trace, encode_trace(lvlm, trace), centring=False)
+    plain = session.pairwise(centring=False)
     torch.testing.assert_close(plain, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))
     assert not torch.allclose(fast, plain)  # question words are centred
 

@@ -80,7 +80,7 @@ def test_averaging_receivers_first_is_averaging_their_rows(session):
 def test_shares_of_tokens_and_residual_are_one_in_every_layer(session):
     where = torch.tensor([5, 40, session.trace.prompt_length, len(session.trace) - 1])
     for layer in session.layers():
-        for rows, weights in attention_rows(layer.query, layer.key, layer.scaling, layer.mask, where):
+        for rows, weights in attention_rows(layer, where):
             shares, stay = shares_of(layer, weights, layer.residual[rows], layer.update[rows])
             close(shares.sum(1) + stay, torch.ones(len(where)))
     found = run("ifr", session, 2)

@@ -15,6 +15,7 @@ from vtrace.lvlm.relevance import relevance_rules
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.targets import find_target
+from vtrace.types import Trace
 
 # AttnLRP and gradients
 
@@ -81,7 +82,7 @@ def test_rules_are_gone_after_an_exception_inside(session, unchanged):
 
 def test_rules_are_gone_after_a_backward_pass_that_failed(session, unchanged, monkeypatch):
     def fail(self, output, keep=False):
-        raise RuntimeError("nothing flows back")
+        raise NotImplementedError("nothing flows back")
 
     monkeypatch.setattr(Graph, "gradient", fail)
     with pytest.raises(ModelError, match="attnlrp cannot run on this model: nothing flows back"):
@@ -139,7 +140,7 @@ def test_gradients_leave_the_flags_of_parameters_as_they_were(session, which, un
     """Some parameters were frozen by the user, and stay so; the others stay trainable and get no gradient."""
     few = [session.inputs[0], session.inputs[-1]]
     if which.startswith("heta"):
-        monkeypatch.setattr(TraceSession, "inputs", property(lambda session: few))
+        monkeypatch.setattr(Trace, "inputs", property(lambda trace: few))
     parameters = list(session.seam.model.parameters())
     for parameter in parameters[::3]:
         parameter.requires_grad_(False)
@@ -177,15 +178,35 @@ def test_integrated_gradients_add_up_to_the_change_of_likelihood(session, monkey
     """Of a few inputs, because the way is shorter. A random model pads with zeros, where norms have no slope to follow;
     any other token is a fair start."""
     few = session.trace.positions("image")[::12] + session.trace.positions("question")[::2]
-    monkeypatch.setattr(TraceSession, "inputs", property(lambda session: few))
+    monkeypatch.setattr(Trace, "inputs", property(lambda trace: few))
     pad = session.seam.pad_id if session.seam.model.get_input_embeddings().weight[session.seam.pad_id].any() else 100
     near = TraceSession(dataclasses.replace(session.seam, pad_id=pad), session.trace, session.arguments)
     padded = near.seam.log_probabilities_padded(near.arguments, near.ids, near.trace.prompt_length, [few])[0]
     answer = [p - near.trace.prompt_length for p in find_target(near.trace, "answer").positions]
-    change, gaps = float((near.clean - padded)[answer].sum()), []
+    change, gaps = float((near.clean() - padded)[answer].sum()), []
     for steps in (2, 64):
-        signed = run("ig", near, "answer", steps=steps, sign="signed").scores
+        signed = run("ig", near, "answer", steps=steps, max_steps=steps, sign="signed").scores
         assert signed.nonzero()[:, 0].tolist() == few
         gaps.append(abs(float(signed.sum()) - change))
     assert gaps[1] < gaps[0] / 2
     assert gaps[1] < 0.05 * abs(change)
+
+
+def test_integrated_gradients_take_more_steps_until_enough_is_explained(pinhole_session):
+    """Three times as many steps have the earlier ones among them, so nothing is computed twice."""
+    found = run("ig", pinhole_session, "answer", steps=2, tolerance=0.1, max_steps=200).details
+    assert found["steps"] in (6, 18, 54, 162)
+    assert abs(found["unexplained"]) <= 0.1 * abs(found["change"])
+    assert "warnings" not in found
+    at_once = run("ig", pinhole_session, "answer", steps=found["steps"], tolerance=1e9, sign="signed")
+    close(
+        run("ig", pinhole_session, "answer", steps=2, tolerance=0.1, max_steps=200, sign="signed").scores,
+        at_once.scores,
+    )
+
+
+def test_integrated_gradients_say_when_the_cap_is_hit(pinhole_session):
+    found = run_method("ig", pinhole_session, find_target(pinhole_session.trace, "answer"), steps=2, max_steps=2)
+    assert found.details["steps"] == 2
+    (note,) = [note for note in found.warnings if "unexplained" in note]
+    assert "max_steps" in note

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,17 +10,15 @@ import torch
 
 import vtrace
 from support.comparing import close, run
-from vtrace.attribution.pipeline import encode_trace, trace_inputs
 from vtrace.errors import InputError, ModelError
 from vtrace.lvlm.replacements import by_masked_lm, by_model, by_unigram
+from vtrace.methods import reagent as reagent_module
 from vtrace.methods.heta import information, semantic_gate
 from vtrace.methods.registry import METHODS, run_method
 from vtrace.methods.session import TraceSession
-from vtrace.tracing.perturbation import BLUR, Perturbation, blurred
+from vtrace.tracing.perturbation import BLUR, Perturbation, blur
+from vtrace.tracing.prompt import encode_trace, trace_inputs
 from vtrace.tracing.targets import find_target
-
-reagent_module = import_module("vtrace.methods.reagent")  # the package's attribute of this name is the function
-
 
 # Leave-one-out
 
@@ -33,7 +30,7 @@ def left_out(pinhole_session):
 
 def test_leaving_one_out_is_a_loop_over_plain_passes(pinhole, trace, left_out):
     inputs = trace_inputs(pinhole, trace)
-    soft = trace_inputs(pinhole, blurred(trace))["pixel_values"]
+    soft = trace_inputs(pinhole, dataclasses.replace(trace, images=tuple(blur(trace.images))))["pixel_values"]
     start, ids = trace.prompt_length, torch.tensor(trace.ids)
 
     def total(changed):
@@ -61,21 +58,22 @@ def test_leaving_one_out_is_a_loop_over_plain_passes(pinhole, trace, left_out):
 def test_blurring_no_patch_and_padding_no_word_changes_nothing(session):
     perturbation = Perturbation(session.lvlm, session.trace)
     nothing = perturbation.log_probabilities([(), ()])
-    close(nothing, session.clean.expand(2, -1), atol=1e-5)
+    close(nothing, session.clean().expand(2, -1), atol=1e-5)
 
 
 def test_a_blur_without_radius_gives_every_patch_nothing(session):
     perturbation = Perturbation(session.lvlm, session.trace, radius=0)
     image = session.trace.positions("image")
-    close(perturbation.log_probabilities([image])[0], session.clean, atol=1e-5)
+    close(perturbation.log_probabilities([image])[0], session.clean(), atol=1e-5)
 
 
 def test_blurring_every_patch_is_blurring_the_picture(session):
     perturbation, image = Perturbation(session.lvlm, session.trace), session.trace.positions("image")
     ids, start = session.ids, session.trace.prompt_length
-    whole = session.seam.log_probabilities(encode_trace(session.lvlm, blurred(session.trace, BLUR)), ids, start)
+    soft = dataclasses.replace(session.trace, images=tuple(blur(session.trace.images, BLUR)))
+    whole = session.seam.log_probabilities(encode_trace(session.lvlm, soft), ids, start)
     close(perturbation.log_probabilities([image]), whole)
-    assert (whole[0] - session.clean).abs().max() > 1e-3
+    assert (whole[0] - session.clean()).abs().max() > 1e-3
 
 
 def test_states_in_one_batch_equal_one_at_a_time(session, monkeypatch):
@@ -83,9 +81,9 @@ def test_states_in_one_batch_equal_one_at_a_time(session, monkeypatch):
     image, question = session.trace.positions("image"), session.trace.positions("question")
     states = [image[:5], question[1:3], [image[7], question[0]], ()]
     together = perturbation.log_probabilities(states)
-    monkeypatch.setattr("vtrace.perturb.BATCH_TOKENS", 1)
+    monkeypatch.setattr("vtrace.tracing.perturbation.BATCH_TOKENS", 1)
     heard = []
-    close(perturbation.log_probabilities(states, lambda done, total: heard.append((done, total))), together)
+    close(perturbation.log_probabilities(states, lambda done, total, label="": heard.append((done, total))), together)
     assert heard == [(4, 4)]
 
 
@@ -307,8 +305,8 @@ def test_signed_scores_are_calibrated_by_their_size(pinhole_session):
     found = run_method("attnlrp", pinhole_session, target, calibrated=True, sign="signed")
     assert (found.scores < 0).any()
     assert found.image_share == pytest.approx(found.calibration.image_share)
-    assert found.variant["sign"] == "signed"
-    assert found.variant["calibrated"]
+    assert found.options["sign"] == "signed"
+    assert found.options["calibrated"]
 
 
 CHOICES = [
@@ -333,12 +331,11 @@ def test_methods_that_change_the_picture_need_the_whole_model(pinhole_session):
             run_method(name, decoder_only, find_target(pinhole_session.trace, "answer"))
 
 
-def test_numbers_in_the_middle_that_are_not_finite_name_the_method_and_the_layer(session):
+def test_numbers_in_the_middle_that_are_not_finite_name_the_method_and_the_layer(session, monkeypatch):
     broken = TraceSession(session.seam, session.trace, session.arguments)
     layers = list(session.layers())
     layers[1] = dataclasses.replace(layers[1], value=torch.full_like(layers[1].value, torch.nan))
-    broken._made["recorded pass"] = (layers, session.clean)
-    broken._uses["recorded pass"] = set()
+    monkeypatch.setattr(broken, "layers", lambda: layers)
     for name in ("ifr", "flashtrace", "alti", "chefer"):
         with pytest.raises(ModelError, match=f"{name}: .*layer 1"):
             run_method(name, broken, find_target(session.trace, "answer"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import vtrace
 from vtrace.errors import InputError
 from vtrace.report import html, png
 from vtrace.report.scale import percent
-from vtrace.tracing.conversation import locate, marked, messages_of, parse, single, texts_of
+from vtrace.tracing.conversation import locate, marked, messages_of, parse, single, texts_of, unmarked
 from vtrace.types import Turn
 
 
@@ -64,9 +65,9 @@ def test_the_prompt_is_what_the_template_says(pinhole, talk, chat):
     system = {"role": "system", "content": [text(talk.system)]}
     whole = pinhole.processor.apply_chat_template([system, *bare], add_generation_prompt=True)
     pieces = whole.split("<|image_pad|>")
-    place = 0
-    for piece in pieces:
-        place = talk.text.index(piece, place) + len(piece)
+    pictures = re.split(r"(?:<\|image_pad\|>)+", talk.text[: talk.response_span.start])
+    assert len(pieces) == 3
+    assert [piece.split() for piece in pictures] == [piece.split() for piece in pieces]
 
 
 def test_shares_of_pictures_sum_to_the_image_share(pinhole, talk):
@@ -169,23 +170,29 @@ def test_a_chat_file_that_is_not_there(run, tmp_path):
 def test_texts_are_located_by_the_template_and_not_by_their_words():
     turns = (Turn("user", (None, "user")), Turn("assistant", ("a",)), Turn("user", ("assistant", None, "a b\n c")))
     shell = "<s>user: {} assistant: {} user: {} assistant:"
-    rendered = shell.format("<img>⟦0⟧", "⟦1⟧", "⟦2⟧<img>⟦3⟧")
+    rendered = shell.format(f"<img>{mark('user')}", mark("a"), mark("assistant") + "<img>" + mark("a b\n c"))
     prompt = shell.format("<img><img>user", "a", "assistant<img>\n<img>a b\n c")
     assert texts_of(turns) == ["user", "a", "assistant", "a b\n c"]
-    spans = locate(prompt, rendered, texts_of(turns), "<img>")
+    spans = locate(prompt, rendered, 4, "<img>")
     assert [prompt[slice(*span)] for span in spans] == texts_of(turns)
     assert spans[0][0] > prompt.index("user")
-    assert locate("something else", rendered, texts_of(turns), "<img>") is None
+    assert locate("something else", rendered, 4, "<img>") is None
+    assert locate(prompt, rendered, 3, "<img>") is None
 
 
 def test_a_beginning_that_the_tokenizer_wrote_and_trimmed_blanks_do_no_harm():
-    spans = locate("<bos><s>user: hello\nthere end", "<s>user: ⟦0⟧end", [" hello\n there "], "")
+    spans = locate("<bos><s>user: hello\nthere end", "<s>user:  " + mark("hello\n there") + " end", 1, "")
     assert spans == [(14, 25)]
 
 
-def test_marks_number_the_texts():
-    turns = (Turn("user", (None, "x", " ", "y")),)
-    assert marked(turns)[0].parts == (None, "⟦0⟧", " ", "⟦1⟧")
+def mark(visible):
+    return f"\ufdd0{visible}\ufdd1"
+
+
+def test_marks_stand_inside_the_blanks_that_a_template_may_strip():
+    turns = (Turn("user", (None, " x\n", " ", "y z")),)
+    assert marked(turns)[0].parts == (None, f" {mark('x')}\n", " ", mark("y z"))
+    assert unmarked("".join(part or "" for part in marked(turns)[0].parts)) == " x\n y z"
 
 
 def test_messages_for_a_template():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 import torch
 import transformers
@@ -10,7 +12,9 @@ from transformers import AutoTokenizer
 
 import vtrace
 from support import families, real_parts
+from vtrace.lvlm.families.qwen_vl import QWEN3_VL
 from vtrace.lvlm.processor import image_only
+from vtrace.tracing.targets import find_target
 
 PICTURE = Image.effect_noise((96, 64), 60).convert("RGB")
 LONG = "\n".join(
@@ -55,18 +59,18 @@ def lvlm():
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     template = real_parts.chat_template("qwen3_vl")
     processor = image_only(transformers.Qwen3VLProcessor)(small.image_processor, tokenizer, chat_template=template)
-    return vtrace.Lvlm("random Qwen3-VL", model, processor, vtrace.lvlm.QWEN3_VL)
+    return vtrace.Lvlm("random Qwen3-VL", model, processor, QWEN3_VL)
 
 
 @pytest.mark.parametrize("name", RESPONSES)
 def test_spans_words_and_the_answer(lvlm, name):
     response, answer = RESPONSES[name]
     found = vtrace.trace(lvlm, PICTURE, "这是什么？ What is it, and why 🤔?", response=response)
-    assert found.response == vtrace.generate.unicodedata.normalize("NFC", response)
+    assert found.response == unicodedata.normalize("NFC", response)
     assert found.answer_text == answer
     assert found.question == "这是什么？ What is it, and why 🤔?"
     check_positions(found)
-    target = vtrace.targets.find_target(found, "answer")
+    target = find_target(found, "answer")
     shown = found.text[found.offsets[target.positions[0]][0] : found.offsets[target.positions[-1]][1]]
     assert answer in shown
     assert len(shown) <= len(answer) + 3  # a token can hold a bracket or a blank more

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from vtrace.tracing.spans import detokenise, find_answer, split_sentences, word_runs
+from vtrace.types import Span
 
 TEXTS = [
     "The red star is at row 2 column 3.\nFinal answer: red star",
@@ -66,7 +67,7 @@ def test_words_are_what_people_read(pinhole):
     ],
 )
 def test_the_answer_is_found(text, reasoning, answer):
-    thought, found = find_answer(text, 0, len(text))
+    thought, found = find_answer(text, Span(0, len(text)))
     assert text[slice(*thought)] == reasoning
     assert (text[slice(*found)] if found else None) == answer
 

@@ -6,19 +6,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from ..lvlm.layer import Layer
 
 BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for the weights of one block: what a cache, or a launch, likes best
-ReceiverSet = slice | Tensor  # a contiguous run of positions, or sorted positions
+ReceiverSet = slice | Int[Tensor, " receivers"]  # a contiguous run of positions, or sorted positions
 
 
 class AttentionBlock(NamedTuple):
-    """A block of receivers, and their weights over all sources they can see: H,r,seen; float32."""
+    """A block of receivers, and their weights over all sources they can see."""
 
     receivers: ReceiverSet
-    weights: Tensor
+    weights: Float32[Tensor, "heads receivers seen"]
 
 
 def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
@@ -39,7 +40,11 @@ def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterat
         yield AttentionBlock(block, torch.softmax(weights, dim=-1, out=weights))
 
 
-def _hide(weights: Tensor, block: ReceiverSet, mask: Tensor | None) -> None:
+def _hide(
+    weights: Float32[Tensor, "heads receivers seen"],
+    block: ReceiverSet,
+    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None,
+) -> None:
     """Make what a receiver cannot see weigh nothing."""
     if mask is None:  # only columns after the first receiver can be later than their row
         first, last = _first(block), _last(block)
@@ -65,14 +70,16 @@ class Scratch:
 
     room: Tensor | None = None
 
-    def take(self, size: int, like: Tensor) -> Tensor:
+    def take(self, size: int, like: Tensor) -> Float32[Tensor, " {size}"]:
         if self.room is None or len(self.room) < size:
             self.room = torch.empty(2 * size, device=like.device)  # causal blocks grow: not every one anew
         return self.room[:size]
 
 
-def grouped(rows: Tensor, columns: Tensor, scratch: Scratch) -> Tensor:
-    """Product of H,r,d with G,d,c, where H/G consecutive heads share one of the G matrices; lives in `scratch`."""
+def grouped(
+    rows: Float32[Tensor, "heads rows size"], columns: Float32[Tensor, "groups size columns"], scratch: Scratch
+) -> Float32[Tensor, "heads rows columns"]:
+    """Product of matrices of which heads/groups consecutive ones share the right-hand side; lives in `scratch`."""
     heads, count, size = rows.shape
     groups, _, width = columns.shape
     out = scratch.take(heads * count * width, rows).view(groups, heads // groups * count, width)

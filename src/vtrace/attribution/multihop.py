@@ -9,38 +9,52 @@ carries its own binary exponent, and results are returned as natural logarithms.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-EPSILON = 1e-12
+from .pairwise import EPSILON
+
 BLOCK = 128  # rows per exponent: (1 + γ)^128 stays inside float64 for any sensible γ
+Edges = Callable[[slice, slice], Tensor]  # rows, columns -> that block of γŴ
 _TINY = 1e-280  # below this a float64 sum may have lost terms to underflow
 
 
-def edge_scale(pairwise: Tensor, gamma: float) -> float:
+def edge_scale(pairwise: Float[Tensor, "length length"], gamma: float) -> float:
     """γ / (max W + ε): the factor that turns W into γŴ."""
     return gamma / (float(pairwise.max()) + EPSILON)
 
 
-def log_outflow(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0) -> Tensor:
-    """log Out: for each column of `receivers` (T,k; 0 or 1), the log of R times that column: T,k."""
+def log_outflow(
+    pairwise: Float[Tensor, "length length"], receivers: Float[Tensor, "length targets"], gamma: float = 1.0
+) -> Float64[Tensor, "length targets"]:
+    """log Out: for each column of `receivers` (0 or 1), the log of R times that column."""
     return _path_sums(pairwise, receivers, edge_scale(pairwise, gamma), inward=False)
 
 
-def log_inflow(pairwise: Tensor, gamma: float = 1.0) -> Tensor:
-    """log In: the log of the column sums of R: T."""
+def log_inflow(pairwise: Float[Tensor, "length length"], gamma: float = 1.0) -> Float64[Tensor, " length"]:
+    """log In: the log of the column sums of R."""
     ones = torch.ones(len(pairwise), 1, dtype=torch.float64, device=pairwise.device)
     return _path_sums(pairwise, ones, edge_scale(pairwise, gamma), inward=True)[:, 0]
 
 
-def log_direct(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0) -> Tensor:
+def log_direct(
+    pairwise: Float[Tensor, "length length"], receivers: Float[Tensor, "length targets"], gamma: float = 1.0
+) -> Float64[Tensor, "length targets"]:
     """log of γŴ times each receiver column: one hop only, the ablation without multi-hop."""
     return (pairwise.double() @ receivers.double() * edge_scale(pairwise, gamma)).log()
 
 
-def log_sums_up_to(pairwise: Tensor, start: Tensor, hops: int, gamma: float = 1.0, inward: bool = False) -> Tensor:
-    """log of the sum over paths of at most `hops` edges, to (or, `inward`, from) the start columns: T,k."""
+def log_sums_up_to(
+    pairwise: Float[Tensor, "length length"],
+    start: Float[Tensor, "length targets"],
+    hops: int,
+    gamma: float = 1.0,
+    inward: bool = False,
+) -> Float64[Tensor, "length targets"]:
+    """log of the sum over paths of at most `hops` edges, to (or, `inward`, from) the start columns."""
     edges = (pairwise.T if inward else pairwise).double() * edge_scale(pairwise, gamma)
     sums = torch.zeros_like(start, dtype=torch.float64)
     for _ in range(hops):
@@ -48,8 +62,14 @@ def log_sums_up_to(pairwise: Tensor, start: Tensor, hops: int, gamma: float = 1.
     return sums.log()
 
 
-def log_scores(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0, multihop: bool = True, hops: int = 0) -> Tensor:
-    """log u for one receiver set per column: T,k; -inf from the first receiver of a column on.
+def log_scores(
+    pairwise: Float[Tensor, "length length"],
+    receivers: Float[Tensor, "length targets"],
+    gamma: float = 1.0,
+    multihop: bool = True,
+    hops: int = 0,
+) -> Float64[Tensor, "length targets"]:
+    """log u for one receiver set per column; -inf from the first receiver of a column on.
 
     u = (1 + In) · Out counts paths that begin at a token and paths that pass through it. Without
     multi-hop there is nothing to pass through, and u is the direct attribution alone. With `hops`,
@@ -71,8 +91,10 @@ def log_scores(pairwise: Tensor, receivers: Tensor, gamma: float = 1.0, multihop
     return scores.masked_fill(late, -math.inf)
 
 
-def _path_sums(pairwise: Tensor, start: Tensor, scale: float, inward: bool) -> Tensor:
-    """log of R·start, or of Rᵀ·start when `inward`: T,k.
+def _path_sums(
+    pairwise: Float[Tensor, "length length"], start: Float[Tensor, "length targets"], scale: float, inward: bool
+) -> Float64[Tensor, "length targets"]:
+    """log of R·start, or of Rᵀ·start when `inward`.
 
     Blocked substitution x = M(x + start) from the last row up, M = scale · W. For `inward` the same
     runs on the transpose read backwards, which is strictly upper triangular again.
@@ -115,7 +137,9 @@ def _path_sums(pairwise: Tensor, start: Tensor, scale: float, inward: bool) -> T
     return result.flip(0) if inward else result
 
 
-def _underflowed(sums: Tensor, start: Tensor, edges) -> Tensor:
+def _underflowed(
+    sums: Float64[Tensor, "length targets"], start: Float64[Tensor, "length targets"], edges: Edges
+) -> Bool[Tensor, " targets"]:
     """Columns in which a positive path sum came out as zero, infinite, or too small to trust."""
     doubtful = (sums < _TINY) & (sums > 0)
     lost = doubtful.any(dim=0) | ~torch.isfinite(sums).all(dim=0)
@@ -128,7 +152,7 @@ def _underflowed(sums: Tensor, start: Tensor, edges) -> Tensor:
     return lost
 
 
-def _log_domain(start: Tensor, edges) -> Tensor:
+def _log_domain(start: Float64[Tensor, "length targets"], edges: Edges) -> Float64[Tensor, "length targets"]:
     """The same substitution row by row on logarithms: slow, and safe at any dynamic range."""
     length = len(start)
     log_start = start.log()

@@ -7,29 +7,30 @@ centring the values within a modality centres the writes, because the projection
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from ..lvlm.layer import Layer
 from .attention import ReceiverSet, Scratch, attention_rows, grouped
 
-EPSILON = 1e-12
+EPSILON = 1e-12  # the paper's ε, in every denominator
 
 
 class EdgeBlock(NamedTuple):
-    """A block of receivers, and their edges from every source they see: r,seen."""
+    """A block of receivers, and their edges from every source they see."""
 
     receivers: ReceiverSet
-    edges: Tensor
+    edges: Float[Tensor, "receivers seen"]
 
 
 class PairwiseMatrix:
     """Accumulates W over layers. W[i, j] is the contribution of source i to receiver j, for i < j."""
 
-    def __init__(self, length: int, groups: list[Tensor], device: torch.device | str = "cpu"):
+    def __init__(self, length: int, groups: Sequence[Int[Tensor, " _"]], device: torch.device | str = "cpu"):
         """`groups` are the position sets to centre within: image and question, or none."""
         self.groups = [group.to(device) for group in groups if len(group)]
         self.layers = 0
@@ -39,20 +40,22 @@ class PairwiseMatrix:
         """Fold one layer in."""
         update = layer.update.float()
         direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
-        for rows, edges in edge_rows(layer, centre(layer.value.float(), self.groups), direction):
+        for rows, edges in edge_rows(layer, centre_values(layer.value.float(), self.groups), direction):
             self._rows[rows, : edges.shape[1]] += edges.to(self._rows.device)
         self.layers += 1
 
-    def finish(self) -> Tensor:
+    def finish(self) -> Float32[Tensor, "positions positions"]:
         """W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""
         return self._rows.tril_(diagonal=-1).div_(self.layers).T
 
 
-def edge_rows(layer: Layer, value: Tensor, direction: Tensor) -> Iterator[EdgeBlock]:
-    """Blocks of receivers and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see: r,seen.
+def edge_rows(
+    layer: Layer, value: Float32[Tensor, "groups positions size"], direction: Float32[Tensor, "positions width"]
+) -> Iterator[EdgeBlock]:
+    """Blocks of receivers and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see.
 
-    `value` G,T,d_h are the layer's values, centred or not; `direction` T,d is what each receiver's writes are
-    projected on. A block is valid until the next one is asked for.
+    `value` are the layer's values, centred or not; `direction` is what each receiver's writes are projected on. A
+    block is valid until the next one is asked for.
     """
     heads, length, size = layer.query.shape
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
@@ -66,7 +69,9 @@ def edge_rows(layer: Layer, value: Tensor, direction: Tensor) -> Iterator[EdgeBl
         yield EdgeBlock(rows, edges.relu_())
 
 
-def centre(value: Tensor, groups: list[Tensor]) -> Tensor:
+def centre_values(
+    value: Float[Tensor, "groups positions size"], groups: Sequence[Int[Tensor, " _"]]
+) -> Float[Tensor, "groups positions size"]:
     """Subtract from each position the mean over its group (Eq. 3); positions in no group keep theirs."""
     value = value.clone() if groups else value
     for group in (g.to(value.device) for g in groups):  # layers of a large model live on several devices

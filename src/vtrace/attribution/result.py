@@ -91,7 +91,7 @@ class Attribution(Presentable):
             notes.append("the response has no 'Final answer:' line")
         if self.calibration.status.startswith("not applied"):
             notes.append(f"calibration {self.calibration.status}")
-        return notes
+        return [*notes, *self.details.get("warnings", [])]
 
     def top(self, count: int = 10) -> list[RankedInput]:
         """Patches and words of the question in one ranking."""

@@ -86,7 +86,7 @@ def placeholder(processor: Any) -> str:
     return getattr(processor, "boi_token", "") or getattr(processor, "image_token", "")
 
 
-def render(processor: Any, messages: list[dict[str, Any]]) -> str:
+def render_chat(processor: Any, messages: list[dict[str, Any]]) -> str:
     """A conversation as text, by the model's own chat template, up to where the model answers."""
     if isinstance(processor, TextProcessor):
         return processor.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)

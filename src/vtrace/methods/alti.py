@@ -16,7 +16,7 @@ from .option_types import Sign
 from .outcome import Outcome, check_finite, one_hot, signed_as
 from .session import TraceSession
 
-CHUNK_BYTES = 8 << 20  # of receivers by sources by features
+_CHUNK_BYTES = 8 << 20  # of receivers by sources by features
 
 
 def alti(session: TraceSession, target: Target, *, receivers: ReadAt = "predictor") -> Outcome:
@@ -64,7 +64,7 @@ def contributions(layer: Layer, reach: int) -> Iterator[EdgeBlock]:
         count, seen = weights.shape[1:]
         target, size = whole[rows], whole[rows].abs()
         near = torch.zeros(count, seen, device=weights.device)
-        chunk = max(1, CHUNK_BYTES // (4 * count * width))
+        chunk = max(1, _CHUNK_BYTES // (4 * count * width))
         for start in range(0, seen, chunk):
             stop = min(start + chunk, seen)
             writes = torch.stack([writes_of(layer, head, slice(start, stop)) for head in range(heads)], dim=1)  # c,H,d

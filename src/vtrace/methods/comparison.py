@@ -79,7 +79,7 @@ def compare(
         raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
     found = find_target(trace, target)
     memory = PeakMemory(lvlm.device)
-    session = TraceSession.open(lvlm, trace)
+    session = TraceSession.open(lvlm, trace, keep_layers=needs_layers(methods))
     if needs_layers(methods):
         with suppress(VTraceError):  # whoever needs them will say what went wrong
             session.layers()  # once, before anything is measured

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from ..attribution.attention import Scratch, attention_rows, grouped
+from ..attribution.attention import ReceiverSet, Scratch, attention_rows, grouped
 from ..lvlm.gradients import Graph
 from ..lvlm.layer import Layer
 from ..types import Target
@@ -86,7 +89,17 @@ def _through(rows: Tensor, layer: Layer, by_head: Tensor, heads: Tensor) -> Tens
     return out
 
 
-def _blocks(layer: Layer, by_head: Tensor):
+class _GradientBlock(NamedTuple):
+    """A block of receivers, their attention weights, and the gradients of those weights: H,r,seen."""
+
+    receivers: ReceiverSet
+    weights: Tensor
+    gradients: Tensor
+
+
+def _blocks(layer: Layer, by_head: Tensor) -> Iterator[_GradientBlock]:
     scratch, value_t = Scratch(), layer.value.float().mT
     for rows, weights in attention_rows(layer):
-        yield rows, weights, grouped(by_head[:, rows].float(), value_t[..., : weights.shape[-1]], scratch)
+        yield _GradientBlock(
+            rows, weights, grouped(by_head[:, rows].float(), value_t[..., : weights.shape[-1]], scratch)
+        )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from ..lvlm.gradients import Graph
 from ..types import Target
@@ -19,28 +23,74 @@ def gradient(session: TraceSession, target: Target, *, sign: Sign = "absolute") 
 
 
 def integrated_gradients(
-    session: TraceSession, target: Target, *, steps: Count = 64, sign: Sign = "positive"
-) -> Outcome:
-    """From padded inputs to the real ones on a straight line; what is summed is the target's log-probability."""
-    seam, image = session.seam, session.trace.positions("image")
-    full = seam.inputs(session.arguments)
-    base = seam.inputs(seam.pad(session.arguments, [session.inputs]))
-    change = [a - b for a, b in zip(full, base, strict=True)]
-    total = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
-    for step in range(steps):
-        place = (step + 0.5) / steps
-        share, weight = place**POWER, POWER * place ** (POWER - 1) / steps
-        mixed = [b + share * c for b, c in zip(base, change, strict=True)]
-        arguments = seam.family.with_extras({**session.arguments, "inputs_embeds": mixed[0]}, mixed[1:])
-        graph = Graph(seam, arguments, session.ids, target.positions, heads=False)
+    session: TraceSession, target: Target, *, steps: Count = 64, tolerance: float = 0.05, max_steps: Count = 576,
+    sign: Sign = "positive",
+) -> Outcome:  # fmt: skip
+    """From padded inputs to the real ones on a straight line; what is summed is the target's log-probability.
+
+    `steps` are tripled, up to `max_steps`, until the scores leave at most a share `tolerance` of the change of the
+    log-probability unexplained.
+    """
+    line = _Line(session, target)
+    change = line.change()
+    total, count, places = line.empty(), 0, _middles(steps)
+    while True:
+        for done, place in enumerate(places, start=1):
+            total += line.slope(place)
+            session.progress(count + done, count + len(places))
+        count += len(places)
+        unexplained = change - float(total.sum()) / count
+        enough = abs(unexplained) <= tolerance * abs(change)
+        if enough or 3 * count > max_steps:
+            break
+        places = _between(count)
+    details: dict[str, Any] = {"change": change, "unexplained": unexplained, "steps": count}
+    if not enough:
+        share = abs(unexplained) / abs(change) if change else math.inf
+        details["warnings"] = [f"{count} steps leave {share:.0%} of the change unexplained; raise max_steps"]
+    return signed_as(sign, total / count, details)
+
+
+def _middles(count: int) -> list[float]:
+    """Middles of equal parts of the line from 0 to 1."""
+    return [(k + 0.5) / count for k in range(count)]
+
+
+def _between(count: int) -> list[float]:
+    """The middles of three times as many parts that are not middles of `count` parts: every third one is."""
+    return [place for k, place in enumerate(_middles(3 * count)) if k % 3 != 1]
+
+
+class _Line:
+    """The straight line from padded inputs to the real ones."""
+
+    def __init__(self, session: TraceSession, target: Target):
+        self.session, self.target = session, target
+        self._image = session.trace.positions("image")
+        full = session.seam.inputs(session.arguments)
+        self._base = session.seam.inputs(session.seam.pad(session.arguments, [session.inputs]))
+        self._change = [a - b for a, b in zip(full, self._base, strict=True)]
+
+    def empty(self) -> Tensor:
+        return torch.zeros(len(self.session.trace), dtype=torch.float64, device=self.session.device)
+
+    def slope(self, place: float) -> Tensor:
+        """What each position adds to the log-probability around a place of the line, per unit of its length: T."""
+        seam, arguments = self.session.seam, self.session.arguments
+        share, weight = place**POWER, POWER * place ** (POWER - 1)
+        mixed = [b + share * c for b, c in zip(self._base, self._change, strict=True)]
+        there = seam.family.with_extras({**arguments, "inputs_embeds": mixed[0]}, mixed[1:])
+        graph = Graph(seam, there, self.session.ids, self.target.positions, heads=False)
         grads = graph.gradient(graph.log_probabilities.sum()).by_input
-        products = [(c.float() * g.float()).sum(-1).double() * weight for c, g in zip(change, grads, strict=True)]
-        total += products[0][0]
+        products = [(c.float() * g.float()).sum(-1).double() * weight for c, g in zip(self._change, grads, strict=True)]
+        total = products[0][0]
         for rows in products[1:]:
-            total[image] += rows
-        session.progress(step + 1, steps)
-    start = session.trace.prompt_length
-    tokens = [p - start for p in target.positions]
-    ends = seam.log_probabilities_padded(session.arguments, session.ids, start, [[], session.inputs])[:, tokens].sum(1)
-    difference = float(ends[0] - ends[1])
-    return signed_as(sign, total, {"change": difference, "unexplained": difference - float(total.sum())})
+            total[self._image] += rows
+        return total
+
+    def change(self) -> float:
+        """Of the target's log-probability from one end to the other."""
+        session, start = self.session, self.session.trace.prompt_length
+        tokens = [p - start for p in self.target.positions]
+        ends = session.seam.log_probabilities_padded(session.arguments, session.ids, start, [[], session.inputs])
+        return float(ends[0, tokens].sum() - ends[1, tokens].sum())

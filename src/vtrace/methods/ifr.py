@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from ..attribution.attention import AttentionBlock, ReceiverSet, attention_rows
+from ..attribution.pairwise import EPSILON
 from ..lvlm.layer import Layer
 from ..types import ReadAt, Target
 from .outcome import Outcome, check_finite
 from .session import TraceSession
 
-EPSILON = 1e-12
-CHUNK_BYTES = 4 << 20  # of receivers by sources by features
+_CHUNK_BYTES = 4 << 20  # of receivers by sources by features
 FEW = 16  # receivers at a time, when all are wanted: chunks of sources stay long
 
 
@@ -81,7 +81,7 @@ def shares_of(
     residual, whole = residual.float(), residual.float() + update.float()
     near = torch.zeros(weights.shape[1:], device=weights.device)
     size = whole.abs()
-    chunk = max(1, CHUNK_BYTES // (4 * whole.numel()))
+    chunk = max(1, _CHUNK_BYTES // (4 * whole.numel()))
     for head in range(len(weights)):
         for start in range(0, weights.shape[-1], chunk):
             sources = slice(start, min(start + chunk, weights.shape[-1]))

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..attribution.pairwise import EPSILON, centre, edge_rows
+from ..attribution.pairwise import EPSILON, centre_values, edge_rows
 from ..types import Target
 from .outcome import Outcome, check_finite
 from .session import TraceSession
@@ -64,7 +64,7 @@ def flows_into_predictors(session: TraceSession, centring: bool = True) -> Tenso
     for layer in reversed(session.layers()):
         state = (layer.residual + layer.update).float()
         direction = state / state.pow(2).sum(-1, keepdim=True).clamp_min(EPSILON)
-        value = centre(layer.value.float(), [g for g in groups if len(g)] if centring else [])
+        value = centre_values(layer.value.float(), [g for g in groups if len(g)] if centring else [])
         more = torch.zeros_like(flows)
         for rows, edges in edge_rows(layer, value, direction):
             assert isinstance(rows, slice)

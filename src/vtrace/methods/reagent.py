@@ -18,7 +18,7 @@ from .option_types import Count
 from .outcome import Outcome
 from .session import TraceSession
 
-LIMIT = 1 - 1e-6  # a change of likelihood of exactly one would be an infinite logit
+_LIMIT = 1 - 1e-6  # a change of likelihood of exactly one would be an infinite logit
 
 
 def reagent(
@@ -50,7 +50,7 @@ def reagent(
     for step in range(steps):
         running = active.nonzero()[:, 0]
         masked = torch.rand(len(running), len(places), generator=rng) < rate
-        change = (clean - _likelihood(session, target, replacer, masked, places)).clamp(-LIMIT, LIMIT)[:, None] / 2
+        change = (clean - _likelihood(session, target, replacer, masked, places)).clamp(-_LIMIT, _LIMIT)[:, None] / 2
         logits[running] += torch.where(masked, torch.logit(0.5 + change), torch.logit(0.5 - change))
         rest = torch.ones(len(running), len(places), dtype=torch.bool)
         rest.scatter_(1, logits[running].topk(min(keep, len(places)), dim=1).indices, False)

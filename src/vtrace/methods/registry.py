@@ -131,7 +131,7 @@ METHODS: dict[str, Method] = {
         "1 + 1 per input, with the vision tower", "slow", "reference",
     ),
     "ig": Method(
-        integrated_gradients, "gradients on the way from padded inputs", (BACKWARD,), "steps x (1 + 1 backward)",
+        integrated_gradients, "gradients on the way from padded inputs", (BACKWARD,), "2 + steps x (1 + 1 backward)",
         "slow", "as published, on embeddings",
     ),
     "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", "quick", "control"),

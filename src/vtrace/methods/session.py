@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from ..lvlm.seam import Seam
 from ..tracing.perturbation import Perturbation
 from ..tracing.prompt import encode_trace
 from ..types import Progress, ReadAt, Target, Trace, silent
-from .timing import Result, StageClock, Timed
+from .timing import StageClock, Timed
 
 INSTRUMENTED = "instrumented pass"
+_Result = TypeVar("_Result")
 
 
 class Recording(NamedTuple):
@@ -135,7 +136,7 @@ class TraceSession:
             lambda: self.perturbation(radius).log_probabilities(groups, self.progress),
         )  # fmt: skip
 
-    def timed(self, run: Callable[[], Result]) -> Timed[Result]:
+    def timed(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and tell its own time from that of the stages it shares."""
         return self._clock.measure(run)
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
-class Timed(NamedTuple, Generic[Result]):
+class Timed(NamedTuple, Generic[_Result]):
     """A result, the seconds spent on it alone, and the seconds of every shared stage it needed."""
 
-    result: Result
+    result: _Result
     own_seconds: float
     shared: dict[str, float]
 
@@ -32,7 +32,7 @@ class StageClock:
         self._spent = 0.0  # in shared stages, so far
         self._touched: set[str] = set()  # stages that the running method has used
 
-    def share(self, stage: str, key: Hashable, compute: Callable[[], Result]) -> Result:
+    def share(self, stage: str, key: Hashable, compute: Callable[[], _Result]) -> _Result:
         """What `compute` returns, computed the first time this key is asked for."""
         if key not in self._made:
             outer, self._touched = self._touched, {stage}
@@ -45,7 +45,7 @@ class StageClock:
         self._touched |= self._uses[key]
         return self._made[key]
 
-    def measure(self, run: Callable[[], Result]) -> Timed[Result]:
+    def measure(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and tell its own time from that of shared stages."""
         self._touched = set()
         began, before = time.perf_counter(), self._spent

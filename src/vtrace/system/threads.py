@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import torch
 
-Job = TypeVar("Job")
-Result = TypeVar("Result")
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
 
 
-def side_by_side(function: Callable[[Job], Result], jobs: Sequence[Job], device: torch.device) -> list[Result]:
+def side_by_side(function: Callable[[_Job], _Result], jobs: Sequence[_Job], device: torch.device) -> list[_Result]:
     """Results in the order of jobs. A GPU takes them one after the other."""
     workers = min(len(jobs), torch.get_num_threads()) if device.type == "cpu" else 1
     if workers <= 1:

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from jaxtyping import Float64
 from PIL import Image, ImageFilter
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from .prompt import process, processed_prompt, trace_inputs
 
 BLUR = 1 / 12  # radius of the Gaussian as a share of the picture's longer side
 KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded, and then decoded, together
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 class TileState(NamedTuple):
@@ -69,8 +70,10 @@ class Perturbation:
             self._embedded[embed] = lambda rows: rows
         self._pixels = pixels
 
-    def log_probabilities(self, states: Sequence[Collection[int]], progress: Progress = silent) -> Tensor:
-        """log p of every response token in each state: states, n; float64."""
+    def log_probabilities(
+        self, states: Sequence[Collection[int]], progress: Progress = silent
+    ) -> Float64[Tensor, "states tokens"]:
+        """log p of every response token in each state."""
         together = max(1, BATCH_TOKENS // len(self.trace))
         device = self.lvlm.device
         found, size = [], max(together, KEPT_BYTES // self._state_bytes())
@@ -94,7 +97,7 @@ class Perturbation:
             return self._arguments
         return self.lvlm.seam.encode({**self._clean, "pixel_values": self._blurred})
 
-    def _decode(self, states: Sequence[Collection[int]]) -> Tensor:
+    def _decode(self, states: Sequence[Collection[int]]) -> Float64[Tensor, "states tokens"]:
         ids = torch.tensor(self.trace.ids)
         prefix = self._prefix if all(p >= self._first for state in states for p in state) else None
         arguments = after(prefix, self.arguments(states))
@@ -154,5 +157,5 @@ class Perturbation:
         return max(1, sum(part.numel() * part.element_size() for part in parts))
 
 
-def _split(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+def _split(items: Sequence[_Item], size: int) -> list[Sequence[_Item]]:
     return [items[k : k + size] for k in range(0, len(items), size)]

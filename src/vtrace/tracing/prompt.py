@@ -11,7 +11,7 @@ from ..errors import InputError, ModelError, first_line
 from ..lvlm.encoding import with_response
 from ..lvlm.families.family import Arguments, ProcessorOutput
 from ..lvlm.model import Lvlm
-from ..lvlm.processor import placeholder, render
+from ..lvlm.processor import placeholder, render_chat
 from ..types import Example, ProcessedPrompt, Span, Trace, Turn
 from .conversation import locate, marked, messages_of, texts_of, unmarked
 from .example import turns_of
@@ -86,7 +86,7 @@ def refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
 def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> str:
     """The prompt as text, by the model's own chat template."""
     try:
-        text = render(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
+        text = render_chat(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
         if system in text or not own_turn:
             return text
     except TemplateError as error:

@@ -1,0 +1,179 @@
+"""Watch a pass: every attention layer is handed over as the model computes it.
+
+`transformers` routes attention through `AttentionInterface`. Ours calls SDPA for the output and notes what went in;
+a hook on the output projection, or on a norm behind it, supplies what the layer adds to the residual stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from ..errors import ModelError
+from .layer import Consumer, Layer
+
+
+@contextmanager
+def watched(decoder: Any, consumer: Consumer, branch_norm: str = "") -> Iterator[None]:
+    """While open, every attention layer of the decoder is handed to `consumer` as it is computed.
+
+    Attention runs through SDPA, whatever kernel the model is configured with; no attention map is
+    kept. The model's own setting is put back, also after an exception.
+    """
+    config = decoder.config
+    recorder = _Recorder(decoder, consumer, branch_norm)
+    before = config._attn_implementation
+    token = _ACTIVE.set(recorder)
+    config._attn_implementation = _NAME
+    handles = [p.register_forward_hook(recorder.project) for p in recorder.projections]
+    handles += [norm.register_forward_hook(recorder.normalise) for norm in recorder.norms if norm is not None]
+    handles += [layer.register_forward_pre_hook(recorder.enter, with_kwargs=True) for layer in decoder.layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        config._attn_implementation = before
+        _ACTIVE.reset(token)
+    if recorder.seen != len(recorder.projections):
+        raise ModelError(
+            f"captured {recorder.seen} of {len(recorder.projections)} layers: this model's attention does not go "
+            "through transformers' AttentionInterface, so it cannot be explained"
+        )
+
+
+class _Call(NamedTuple):
+    """What went into the attention of a layer."""
+
+    query: Float[Tensor, "heads positions size"]
+    key: Float[Tensor, "groups positions size"]
+    value: Float[Tensor, "groups positions size"]
+    scaling: float
+    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None
+
+
+class _Recorder:
+    """Pairs the attention call of a layer with what comes out of its projection, or of a norm behind that."""
+
+    def __init__(self, decoder: Any, consumer: Consumer, branch_norm: str):
+        self.projections = [layer.self_attn.o_proj for layer in decoder.layers]
+        self.norms = [getattr(layer, branch_norm, None) for layer in decoder.layers]
+        self.consumer = consumer
+        self.seen = 0
+        self._call: _Call | None = None
+        self._residual: Any = None
+
+    def enter(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._residual = (args[0] if args else kwargs["hidden_states"])[0]
+
+    def start(
+        self,
+        query: Float[Tensor, "batch heads positions size"],
+        key: Float[Tensor, "batch groups positions size"],
+        value: Float[Tensor, "batch groups positions size"],
+        scaling: float,
+        mask: Tensor | None,
+    ) -> None:
+        if len(query) != 1:
+            raise ModelError("capture takes one sequence at a time")
+        self._call = _Call(query[0], key[0], value[0], scaling, mask if mask is None else mask[0, 0])
+
+    def project(self, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        if self._call is not None and self.norms[self.seen] is None:
+            self._finish(self._call, output[0], _weight(projection, self.seen, output))
+
+    def normalise(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        """The norm is linear in each receiver's sum of writes: a weight per feature and a factor per receiver."""
+        if self._call is not None:
+            linear = linearised(norm, args[0][0])
+            matrix = _weight(self.projections[self.seen], self.seen, output).float()
+            self._finish(self._call, output[0], linear.weight[:, None] * matrix, linear.factor)
+
+    def _finish(
+        self,
+        call: _Call,
+        update: Float[Tensor, "positions width"],
+        projection: Float[Tensor, "width inputs"],
+        gain: Float[Tensor, " positions"] | None = None,
+    ) -> None:
+        self._call = None
+        if not torch.isfinite(update).all():
+            raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
+        query, key, value, scaling, mask = call
+        layer = Layer(self.seen, query, key, value, update, projection, scaling, mask, self._residual, gain)
+        self.consumer(layer)
+        self.seen += 1
+
+
+class LinearisedNorm(NamedTuple):
+    """An RMS norm at one point, as a weight per feature and a factor per position."""
+
+    weight: Float[Tensor, " width"]
+    factor: Float[Tensor, " positions"]
+
+
+@torch.no_grad()
+def linearised(norm: Any, x: Float[Tensor, "positions width"]) -> LinearisedNorm:
+    """An RMS norm at x, whatever form its weight is kept in; any other norm is refused."""
+    epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))
+    weight = norm.forward(torch.ones_like(x[:1])).float()[0] * (1 + epsilon) ** 0.5
+    factor = torch.rsqrt(x.float().pow(2).mean(-1) + epsilon)
+    if not torch.allclose(x.float() * factor[:, None] * weight, norm.forward(x).float(), rtol=2e-2, atol=1e-2):
+        raise ModelError(f"{type(norm).__name__} between attention and residual is not an RMS norm; not supported")
+    return LinearisedNorm(weight, factor)
+
+
+@torch.no_grad()
+def _weight(projection: Any, layer: int, like: Tensor) -> Float[Tensor, "width inputs"]:
+    """Weight of an output projection. Packed or offloaded ones are read by projecting the identity."""
+    weight = projection.weight
+    plain = isinstance(weight, Tensor) and weight.is_floating_point() and weight.ndim == 2
+    if plain and not weight.is_meta:
+        return weight.detach()
+    try:
+        units = torch.eye(projection.in_features, device=like.device, dtype=like.dtype)
+        return (projection.forward(units) - projection.forward(torch.zeros_like(units[:1]))).T  # without the bias
+    except Exception as error:
+        kind = type(projection).__name__
+        raise ModelError(
+            f"layer {layer} has an output projection ({kind}) whose weights cannot be read; "
+            "load the model without quantisation"
+        ) from error
+
+
+_NAME = "vtrace_capture"
+_ACTIVE: ContextVar[_Recorder] = ContextVar("vtrace_recorder")
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """SDPA, with a look at what went in. Kernels whose weights are not a plain softmax are refused."""
+    for feature, words in (("softcap", "logit soft-capping"), ("s_aux", "attention sinks")):
+        if kwargs.get(feature) is not None:
+            raise ModelError(f"this model uses {words}, which would make the attribution wrong; it is not supported")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    seen = attention_mask
+    if seen is None and not kwargs.get("is_causal", getattr(module, "is_causal", True)):
+        seen = torch.ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+    _ACTIVE.get().start(query, key, value, scale, seen)
+    return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+
+
+AttentionInterface.register(_NAME, _attention)
+AttentionMaskInterface.register(_NAME, sdpa_mask)
