@@ -284,5 +284,5 @@ def test_a_model_without_turns_refuses_earlier_ones(lvlm):
     if lvlm.family is not PALIGEMMA:
         assert "And" in {w.text for w in vtrace.trace(lvlm, chat, system="").words if w.kind == "question"}
         return
-    with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it knows no .* earlier turns"):
+    with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it has no .* earlier turns"):
         vtrace.trace(lvlm, chat, system="Be brief.")

@@ -9,7 +9,7 @@ import typer
 
 
 def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """The benchmarks: how large they are, under which licence, and where they come from."""
+    """List the benchmarks with their size, licence and source."""
     from ..benchmarks.registry import describe_benchmarks
 
     if json:
@@ -19,7 +19,7 @@ def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("benchmark", "what it is", "items", "licence", "from"):
+    for title in ("benchmark", "title", "items", "licence", "source"):
         table.add_column(
             title, no_wrap=title in ("benchmark", "items"), justify="right" if title == "items" else "left"
         )
@@ -27,4 +27,4 @@ def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
         place = facts["hub"][0] if "hub" in facts else facts["from"]
         table.add_row(facts["name"], facts["title"], f"{facts['size']:,}", facts["licence"], place)
     Console().print(table)
-    print("Names with a slash are datasets on the hub. Offline: vtrace evaluate --benchmark NAME --data FOLDER")
+    print("Sources with a slash are datasets on the Hugging Face hub. Offline: vtrace evaluate -b NAME --data FOLDER")

@@ -12,12 +12,14 @@ from transformers import (
     GotOcr2ImageProcessorPil,
     InternVLConfig,
     InternVLForConditionalGeneration,
+    InternVLProcessor,
     PreTrainedModel,
+    ProcessorMixin,
     Qwen2Tokenizer,
 )
 
 from ..benchmarks.shapes.scene import SCHOOL, TOKEN, WORLD, Scene, draw_scene
-from ..lvlm.processor import ImageOnlyInternVLProcessor
+from ..lvlm.processor import image_only
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .recipe import ImagePositions, Recipe, Stage, Vision
 from .training_batches import IGNORE
@@ -31,14 +33,14 @@ _SPECIAL_TOKENS = (
 )  # fmt: skip
 
 
-def _build_processor(tokenizer: Qwen2Tokenizer) -> ImageOnlyInternVLProcessor:
+def _build_processor(tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
     """Pictures become up to 16 tiles and a thumbnail, four visual tokens each."""
     images = GotOcr2ImageProcessorPil(
         size={"height": _TILE, "width": _TILE}, crop_to_patches=True, min_patches=1, max_patches=16,
         image_mean=[0.5] * 3, image_std=[0.5] * 3,
     )  # fmt: skip
     template = CHAT_TEMPLATE.replace("PICTURE", "<IMG_CONTEXT>")
-    return ImageOnlyInternVLProcessor(images, tokenizer, image_seq_length=_SIDE**2, chat_template=template)
+    return image_only(InternVLProcessor)(images, tokenizer, image_seq_length=_SIDE**2, chat_template=template)
 
 
 def _build_model(tokenizer: Qwen2Tokenizer) -> InternVLForConditionalGeneration:

@@ -10,14 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
     PreTrainedModel,
+    ProcessorMixin,
     Qwen2Tokenizer,
     Qwen2VLImageProcessorPil,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
+    Qwen3VLProcessor,
 )
 
 from ..benchmarks.shapes.scene import CELL, NURSERY, SCHOOL, TOKEN, Scene, draw_scene
-from ..lvlm.processor import ImageOnlyProcessor
+from ..lvlm.processor import image_only
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .recipe import ImagePositions, Recipe, Stage, Vision
 
@@ -29,14 +31,14 @@ _SPECIAL_TOKENS = (
 )  # fmt: skip
 
 
-def _build_processor(tokenizer: Qwen2Tokenizer) -> ImageOnlyProcessor:
+def _build_processor(tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
     """Pictures of 36 to 64 visual tokens keep their size; others are resized to that range."""
     images = Qwen2VLImageProcessorPil(
         patch_size=_PATCH, merge_size=_MERGE, temporal_patch_size=2, image_mean=[0.5] * 3, image_std=[0.5] * 3,
         size={"shortest_edge": 36 * TOKEN * TOKEN, "longest_edge": 64 * TOKEN * TOKEN},
     )  # fmt: skip
     template = CHAT_TEMPLATE.replace("PICTURE", "<|vision_start|><|image_pad|><|vision_end|>")
-    return ImageOnlyProcessor(images, tokenizer, chat_template=template)
+    return image_only(Qwen3VLProcessor)(images, tokenizer, chat_template=template)
 
 
 def _build_model(tokenizer: Qwen2Tokenizer) -> Qwen3VLForConditionalGeneration:
