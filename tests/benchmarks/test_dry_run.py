@@ -77,6 +77,7 @@ def day_one(home, tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.slow
 def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one):
     folder, done = day_one
     assert done.stdout.strip() == "runs/mmstar-Qwen3-VL-8B-Instruct/run.sqlite"
@@ -89,6 +90,7 @@ def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one
     assert {row["verdict"] for row in run.rows["item"]} == {"unparsed"}, "a random model gives no final answer"
 
 
+@pytest.mark.slow
 def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(run, day_one):
     folder, _ = day_one
     code, text, _ = run(

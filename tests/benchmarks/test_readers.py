@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import pytest
@@ -14,7 +13,6 @@ from vtrace.benchmarks.public_benchmark import PHOTO_BLUR
 from vtrace.benchmarks.readers.hub import fetch_dataset
 from vtrace.benchmarks.registry import PUBLIC_BENCHMARKS, describe_benchmarks, find_benchmark
 from vtrace.errors import InputError
-from vtrace.pinhole.easy_vqa_accuracy import measure_easy_vqa
 from vtrace.tracing.perturbation import BLUR
 
 OPTIONS = ["small", "large", "round", "flat"]
@@ -353,23 +351,6 @@ def test_easy_vqa_is_read_from_a_folder(tmp_path):
     assert grade(benchmark.example(0), "Circle") == grade(benchmark.example(1), "yes") == "correct"
     with pytest.raises(InputError, match=r"cannot read .*questions.json"):
         find_benchmark("easy-vqa", tmp_path / "images")
-
-
-def test_the_embedded_model_answers_about_pictures_by_others(pinhole, tmp_path):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "0.png").write_bytes(png(size=(64, 64)))
-    items = [
-        ["is there a red shape?", "yes", 0],
-        ["what shape is it?", "rectangle", 0],
-        ["what colour is it?", "red", 0],
-    ]
-    (tmp_path / "questions.json").write_text(json.dumps(items))
-    examples = [find_benchmark("easy-vqa", tmp_path).example(number) for number in range(3)]
-    found = measure_easy_vqa(pinhole.model, pinhole.processor, examples)
-    assert list(found) == ["named, a word of Shapes", "named, another word", "yes or no"]
-    for row in found.values():
-        assert row["items"] == row["majority"] == 1
-        assert 0 <= row["accuracy"] + row["unparsed"] <= 1
 
 
 def test_pictures_are_blurred_as_they_are_by_default():

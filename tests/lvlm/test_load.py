@@ -89,6 +89,15 @@ def test_bad_options(options, words):
         vtrace.load("pinhole", **options)
 
 
+@pytest.mark.parametrize(("gpu", "device", "dtype"), [(True, "cuda", torch.bfloat16), (False, "cpu", torch.float32)])
+def test_the_default_is_a_gpu_with_the_checkpoints_dtype_or_else_the_cpu_with_float32(monkeypatch, gpu, device, dtype):
+    moved = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr("vtrace.lvlm.load._moved", lambda model, device: moved.append(device) or model)
+    assert vtrace.load("pinhole").model.dtype == dtype
+    assert moved == [device]
+
+
 def test_a_gated_model_is_refused_with_what_to_do(monkeypatch):
     class GatedRepoError(Exception):
         pass

