@@ -17,8 +17,8 @@ from support.dataset_files import image, mmstar_rows, png, write_parquet
 from vtrace.benchmarks.readers.lmms_eval import read_samples, with_samples
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
-from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
