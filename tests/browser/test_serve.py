@@ -14,7 +14,8 @@ from support.opened import new_context
 from support.serving import Gate, picture, serving
 from support.waiting import wait_until
 from vtrace.benchmarks.registry import find_benchmark
-from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.run import evaluate
 
 pytestmark = pytest.mark.browser
 SCREENSHOTS = Path(__file__).parents[1] / "screenshots"
@@ -33,7 +34,7 @@ PLACES = {  # and what is there once it is shown
 @pytest.fixture(scope="module")
 def client(pinhole, tmp_path_factory):
     place = tmp_path_factory.mktemp("serve")
-    plan = Plan(methods=("vtrace", "random"), steps=2)
+    plan = EvaluationPlan(methods=("vtrace", "random"), steps=2)
     evaluate(pinhole, find_benchmark("shapes"), plan, place / "runs" / "first", limit=2)
     with serving(lambda name: pinhole, place / "history.sqlite", place / "runs") as client:
         yield client

@@ -64,7 +64,7 @@ def serve_command(
             report(0, 0, "Loading PyTorch and transformers")
             from ..lvlm.checkpoint import find_checkpoint, read_config
             from ..lvlm.families.supported import family_of
-            from ..lvlm.load import load
+            from ..lvlm.load import find_dtype, load
             from ..methods.registry import parse_names
             from ..serve.evaluation_runs import EvaluationRuns
             from ..serve.history import History
@@ -86,7 +86,7 @@ def serve_command(
             chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
             history = opened.enter_context(closing(History(store or _default_store())))
-            models = ModelCache(names, lambda name: load(name, dtype=dtype or None, device=device or None))
+            models = ModelCache(names, lambda name: load(name, dtype=find_dtype(dtype), device=device or None))
             report(0, 0, f"Loading {names[0]}")
             models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
