@@ -49,22 +49,22 @@ def study_command(
     quiet: QuietOption = False,
 ) -> None:
     """Run a study: an ablation or a figure, as a table and a plot. Interrupted runs resume."""
-    from ..studies.study import PROFILES, STUDIES, find_study
+    from ..studies.registry import STUDIES, find_study
 
     if name == "list":
-        for known in (*STUDIES, *PROFILES):
-            print(f"{known:<12} {find_study(known).about}")
+        for known in STUDIES.values():
+            print(f"{known.name:<12} {known.about}")
         return
     find_study(name)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..benchmarks.registry import find_benchmark
-        from ..lvlm.load import load
+        from ..lvlm.load import find_dtype, load
         from ..studies.run import run_study
 
         chosen = find_benchmark(benchmark, data)
         report(0, 0, f"Loading {model}")
-        lvlm = load(model, dtype=dtype or None, device=device or None)
+        lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
     with progress_bar(quiet) as report:
         written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, progress=report)
     print(written[0].read_text("utf-8"), end="")
