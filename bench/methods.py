@@ -17,9 +17,9 @@ import time
 import torch
 from overhead import RESPONSE, Subject, high_water_mark
 
-from vtrace.methods.registry import run_method
+from vtrace.methods.registry import needs_layers, run_method
 from vtrace.methods.session import TraceSession
-from vtrace.types import Target, Trace
+from vtrace.types import Span, Target, Trace
 
 ANSWER = 5  # tokens
 LIMITS = {"rollout": 2, "flowtracer": 2, "ifr": 3, "flashtrace": 4, "attnlrp": 6}  # passes we hold ourselves to
@@ -38,16 +38,17 @@ def frozen(subject: Subject) -> Trace:
     text = " ".join("w" * size)
     return Trace(
         model="random", images=(), system="", question="", ids=tuple(subject.ids.tolist()),
-        prompt_length=subject.start, text=text, offsets=tuple((2 * p, 2 * p + 1) for p in range(size)),
-        kinds=tuple(kinds), patches=(), words=(), response_span=(2 * subject.start, 2 * size), sentences=(),
-        reasoning=(2 * subject.start, 2 * size), answer=None, finish="stop",
+        prompt_length=subject.start, text=text, offsets=tuple(Span(2 * p, 2 * p + 1) for p in range(size)),
+        kinds=tuple(kinds), patches=(), words=(), response_span=Span(2 * subject.start, 2 * size), sentences=(),
+        reasoning=Span(2 * subject.start, 2 * size), answer=None, finish="stop",
     )  # fmt: skip
 
 
 def run(name: str, subject: Subject, trace: Trace) -> None:
     size = ANSWER if name in ON_ANSWER else RESPONSE
     target = Target("target", tuple(range(len(trace) - size, len(trace))))
-    run_method(name, TraceSession(subject.seam, trace, subject.arguments), target)
+    session = TraceSession(subject.seam, trace, subject.arguments, keep_layers=needs_layers([name]))
+    run_method(name, session, target)
 
 
 def measure(tokens: int, repeats: int) -> list[dict]:

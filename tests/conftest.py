@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import random
 import shutil
 import sys
 
@@ -27,6 +28,7 @@ install_import_hook(
     "beartype.beartype",
 )  # fmt: skip
 
+import numpy as np
 import pytest
 import torch
 
@@ -39,6 +41,14 @@ from vtrace.faithfulness.run import evaluate
 from vtrace.lvlm.model import Lvlm
 from vtrace.methods.session import TraceSession
 from vtrace.viewer.page import page
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """The same random numbers in every run, and in whatever order tests run."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

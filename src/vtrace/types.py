@@ -56,7 +56,7 @@ class Gold:
     kind: AnswerKind
     answers: tuple[str, ...]  # any of them is right; letters where there are options
     options: tuple[str, ...] = ()  # the texts behind A, B, C, …; empty texts where they are drawn in the picture
-    decimals: int | None = None  # so many count; None for all
+    decimals: int | None = None  # how many count; None for all
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ class Patch:
     column: int
     box: Box
     view: int = 0  # see `Panel`
+
+    @property
+    def panel(self) -> Panel:
+        """Which view of which picture it belongs to."""
+        return Panel(self.image, self.view)
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,10 @@ class Trace:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies for other processes leave out what they can make again."""
+        return {**self.__dict__, "processed": None}
+
     def positions(self, *kinds: Kind) -> list[int]:
         """Positions of the given kinds, in order."""
         return [position for position, kind in enumerate(self.kinds) if kind in kinds]
@@ -167,7 +176,7 @@ class Trace:
     @property
     def panels(self) -> list[Panel]:
         """The panels whose pictures the trace still has, in order."""
-        return sorted({Panel(patch.image, patch.view) for patch in self.patches if patch.image < len(self.images)})
+        return sorted({patch.panel for patch in self.patches if patch.image < len(self.images)})
 
     def panel_name(self, panel: Panel) -> str:
         """Empty for the only picture."""

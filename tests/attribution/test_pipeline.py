@@ -8,7 +8,10 @@ import torch
 
 import vtrace
 from oracles import algorithm
+from vtrace.methods.registry import run_method
+from vtrace.methods.session import TraceSession
 from vtrace.tracing.prompt import encode_trace
+from vtrace.tracing.targets import find_target
 
 
 def literal(attribution, lvlm, target_positions, gamma=1.0, back=1):
@@ -41,6 +44,15 @@ def test_scores_equal_the_pseudocode(pinhole, trace, target, options):
     uncalibrated = found.uncalibrated * np.exp(found.log_scale)
     np.testing.assert_allclose(uncalibrated / uncalibrated.sum(), u / u.sum(), rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(found.scores * np.exp(found.log_scale), final, rtol=2e-4, atol=1e-12 * final.max())
+
+
+def test_streamed_and_kept_layers_give_the_same(pinhole, trace):
+    """`attribute` folds every layer as it comes; methods that share a session fold the layers it keeps."""
+    streamed = vtrace.attribute(pinhole, trace, "answer")
+    kept = run_method("vtrace", TraceSession.open(pinhole, trace), find_target(trace, "answer"))
+    np.testing.assert_array_equal(streamed.scores, kept.scores)
+    assert torch.equal(streamed.pairwise, kept.pairwise)
+    assert (streamed.options, streamed.calibration) == (kept.options, kept.calibration)
 
 
 def test_scores_are_shares(attribution):

@@ -64,5 +64,5 @@ def test_a_run_that_is_resumed_with_another_revision_of_its_model(run, tmp_path,
     command = ("evaluate", "--benchmark", "shapes-dev", *QUICK, "--quiet", "--out", tmp_path)
     assert run(*command)[0] == 0
     assert run(*command)[0] == 0
-    monkeypatch.setattr("vtrace.lvlm.revision_of", lambda model: "weights 0123456789abcdef")
+    monkeypatch.setattr("vtrace.lvlm.model.revision_of", lambda model: "weights 0123456789abcdef")
     refused(run(*command), 2, "not 'weights 0123456789abcdef'; choose another --out")

@@ -18,7 +18,6 @@ import pytest
 import vtrace
 from support.evaluating import PLAN
 from vtrace.benchmarks.registry import find_benchmark
-from vtrace.cli.evaluate import pace
 from vtrace.errors import InputError
 from vtrace.faithfulness.evidence import captured_dependence
 from vtrace.faithfulness.likelihoods import Measure
@@ -203,12 +202,6 @@ def test_progress_begins_with_what_is_there_already(pinhole, run_folder, tmp_pat
     said = []
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, report=lambda *seen: said.append(seen))
     assert said == [(3, 4, "dev-00003"), (4, 4, "")]
-
-
-def test_the_pace_is_that_of_what_was_measured():
-    assert pace(0, 10, 5.0) == pace(10, 0, 5.0) == ""
-    assert pace(3, 6, 30.0) == "6 a minute, 0:01:00 left"
-    assert pace(1, 100, 480.0) == "0.125 a minute, 13:20:00 left"  # an item of eight minutes
 
 
 def test_a_response_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):

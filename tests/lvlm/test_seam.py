@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 import torch
-from PIL import Image
 
+from support.pictures import noise
 from vtrace.errors import ModelError
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.prompt import encode_trace, process_prompt
@@ -39,9 +39,7 @@ def test_the_greedy_response_is_what_the_frozen_tokens_say(pinhole, trace):
 def test_with_the_image_padded_the_logits_do_not_depend_on_the_pixels(which, request):
     lvlm = request.getfixturevalue(which)
     trace = request.getfixturevalue("trace" if which == "pinhole" else "random_trace")
-    other = dataclasses.replace(
-        trace, images=tuple(Image.effect_noise(i.size, 90).convert("RGB") for i in trace.images)
-    )
+    other = dataclasses.replace(trace, images=tuple(noise(i.size) for i in trace.images))
     ids, start, image = torch.tensor(trace.ids), trace.prompt_length, trace.positions("image")
 
     def padded(shown, erase=True):

@@ -140,14 +140,14 @@ def test_two_pictures_have_a_map_and_a_share_each_in_every_report(run, tmp_path)
     ("content", "words"),
     [
         ("nothing", "not a conversation in JSON"),
-        ("[]", "holds no list of messages"),
-        ('{"a": 1}', "holds no list of messages"),
+        ("[]", "has no list of messages"),
+        ('{"a": 1}', "has no list of messages"),
         ('[{"role": "user"}]', "message 1 is not of the form"),
         ('[{"role": "tool", "content": "x"}]', "message 1 has role 'tool'"),
         ('[{"role": "user", "content": [{"type": "video"}]}]', "message 1 has a part that is neither"),
         ('[{"role": "assistant", "content": "x"}]', "no question"),
         ('[{"role": "user", "content": [{"type": "image", "path": "x"}, {"type": "text", "text": "?"}]}]', "no pic"),
-        ('[{"role": "user", "content": "What is it?"}]', "there is no picture"),
+        ('[{"role": "user", "content": "What is it?"}]', "no picture was given"),
     ],
 )  # fmt: skip
 def test_bad_chat_files(run, tmp_path, content, words):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 from collections import Counter
 
 import pytest
@@ -71,9 +74,15 @@ def test_a_perturbed_picture_is_processed_once_and_rendered_never(pinhole, calls
 
 def test_another_model_or_another_picture_is_processed_anew(pinhole, calls, picture):
     """What is kept belongs to one processor and one picture."""
-    import dataclasses
-
     trace = vtrace.trace(pinhole, picture, "Where is the red star?")
     other = dataclasses.replace(trace, images=tuple(ImageOps.mirror(image) for image in trace.images))
     vtrace.attribute(pinhole, other, "answer", calibrate=False)
     assert calls["processor"] == 2
+
+
+def test_a_copy_for_another_process_leaves_out_what_can_be_made_again(pinhole, trace):
+    sent = pickle.loads(pickle.dumps(trace))
+    assert trace.processed is not None
+    assert sent.processed is None
+    assert (sent.ids, sent.words, sent.patches) == (trace.ids, trace.words, trace.patches)
+    assert copy.deepcopy(trace).processed is None

@@ -7,16 +7,16 @@ import unicodedata
 import pytest
 import torch
 import transformers
-from PIL import Image
 from transformers import AutoTokenizer
 
 import vtrace
 from support import families, real_parts
+from support.pictures import noise
 from vtrace.lvlm.families.qwen_vl import QWEN3_VL
 from vtrace.lvlm.processor import image_only
 from vtrace.tracing.targets import find_target
 
-PICTURE = Image.effect_noise((96, 64), 60).convert("RGB")
+PICTURE = noise((96, 64))
 LONG = "\n".join(
     f"Step {k}: the value is ${k}^2 = {k * k}$, 第{k}步，值为 {k * k}。 Значение — {k * k}… 🧮" for k in range(1, 40)
 )

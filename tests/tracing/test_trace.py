@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import vtrace
+from support.pictures import noise
 from vtrace.errors import InputError
 from vtrace.tracing.generate import MAX_NEW_TOKENS
 from vtrace.tracing.pictures import open_image
@@ -114,7 +115,7 @@ def test_a_trace_of_another_model_is_refused(pinhole, trace):
 
 class TestPictures:
     def test_missing(self, tmp_path):
-        with pytest.raises(InputError, match="there is no picture"):
+        with pytest.raises(InputError, match="there is no picture at"):
             open_image(tmp_path / "nothing.png")
 
     def test_folder(self, tmp_path):
@@ -132,7 +133,7 @@ class TestPictures:
             open_image(tmp_path / "text.png")
 
     def test_truncated(self, tmp_path):
-        Image.effect_noise((200, 200), 50).save(tmp_path / "whole.png")
+        noise((200, 200)).save(tmp_path / "whole.png")
         (tmp_path / "half.png").write_bytes((tmp_path / "whole.png").read_bytes()[:9000])
         with pytest.raises(InputError, match="cannot read"):
             open_image(tmp_path / "half.png")

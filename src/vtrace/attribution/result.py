@@ -15,6 +15,7 @@ from ..tracing.targets import TargetSpec, find_target
 from ..types import Box, Calibration, Panel, Target, Trace
 from .options import Options
 from .pipeline import log_scores_of, score
+from .shares import to_shares
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ class Attribution(Presentable):
 
     @property
     def image_share(self) -> float:
-        return float(np.abs(self.scores[self.trace.positions("image")]).sum())
+        return self._share(self.trace.positions("image"))
 
     @property
     def text_share(self) -> float:
-        return float(np.abs(self.scores[self.trace.positions("question")]).sum())
+        return self._share(self.trace.positions("question"))
 
     def picture_share(self, image: int) -> float:
         """Share of one picture, in all its views."""
@@ -63,7 +64,7 @@ class Attribution(Presentable):
 
     def panel_share(self, panel: Panel) -> float:
         """Share of one view of a picture."""
-        return self._share(p.position for p in self.trace.patches if (p.image, p.view) == panel)
+        return self._share(p.position for p in self.trace.patches if p.panel == panel)
 
     def _share(self, positions: Iterable[int]) -> float:
         return float(np.abs(self.scores[list(positions)]).sum())
@@ -76,10 +77,9 @@ class Attribution(Presentable):
     @property
     def uncalibrated(self) -> np.ndarray:
         """The scores before the image scale was applied, as shares again."""
-        image, text = self.trace.positions("image"), self.trace.positions("question")
         scores = self.scores.copy()
-        scores[image] /= self.calibration.scale
-        return scores / (np.abs(scores[image + text]).sum() or 1.0)
+        scores[self.trace.positions("image")] /= self.calibration.scale
+        return to_shares(self.trace, scores, None, calibrated=False).scores
 
     @property
     def warnings(self) -> list[str]:
@@ -102,11 +102,14 @@ class Attribution(Presentable):
         items = [
             RankedInput(
                 "image",
-                f"{self.trace.panel_name(Panel(p.image, p.view))} patch row {p.row + 1} column {p.column + 1}".strip(),
-                float(self.scores[p.position]), (p.position,), p.image, p.box,
+                f"{self.trace.panel_name(p.panel)} patch row {p.row + 1} column {p.column + 1}".strip(),
+                float(self.scores[p.position]),
+                (p.position,),
+                p.image,
+                p.box,
             )
             for p in self.trace.patches
-        ]  # fmt: skip
+        ]
         items += [
             RankedInput("question", w.text, float(self.scores[w.start : w.stop].sum()), tuple(range(w.start, w.stop)))
             for w in self.trace.words

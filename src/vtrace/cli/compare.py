@@ -1,34 +1,37 @@
-"""`vtrace compare` and `vtrace methods`."""
+"""`vtrace compare`."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .options import (
-    AnyModel,
     BudgetOption,
+    CalibratedOption,
     ChatOption,
     DeviceOption,
     DtypeOption,
     ExampleOption,
-    Question,
+    HtmlFileOption,
+    InputsArgument,
+    MethodsOption,
+    PngFileOption,
     QuietOption,
     ResponseOption,
+    SetOption,
     TargetOption,
+    TracedModelOption,
     TraceOption,
-    check_sources,
-    check_writable,
-    freeze,
     parse_settings,
-    progress,
 )
+from .outputs import STDOUT, check_outputs, json_file, print_written
+from .progress import spinner
+from .sources import TraceSource
 
-EXAMPLES = """
+COMPARE_EXAMPLES = """
 Examples:\n
   vtrace compare --target answer\n
   vtrace compare photo.jpg "What is on the table?" --methods vtrace,ifr,attnlrp --html compare.html\n
@@ -38,90 +41,50 @@ Examples:\n
 """
 
 
-def compare(
-    images_and_question: Question = None,
-    methods: Annotated[
-        str,
-        typer.Option(
-            "--methods", help="Names with commas between them (see: vtrace methods), or 'instant', 'quick', 'all'."
-        ),
-    ] = "quick",
-    model: AnyModel = "",
+def compare_command(
+    images_and_question: InputsArgument = None,
+    methods: MethodsOption = "quick",
+    model: TracedModelOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
     response: ResponseOption = "",
     trace: TraceOption = None,
     chat: ChatOption = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="METHOD.OPTION=VALUE", help="Change an option; repeatable.")
-    ] = None,
-    calibrated: Annotated[bool, typer.Option("--calibrated", help="Calibrate every method, as stage 3 does.")] = False,
-    json: Annotated[str, typer.Option(help="Write JSON here; '-' prints it.")] = "",
-    html: Annotated[Path | None, typer.Option(help="Write the viewer: one self-contained page.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Write a figure.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Pieces of evidence to print for each method.")] = 3,
+    set_: SetOption = None,
+    calibrated: CalibratedOption = False,
+    json: Annotated[str, typer.Option(metavar="FILE", help="Write JSON; '-' prints it.")] = "",
+    html: HtmlFileOption = None,
+    png: PngFileOption = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Inputs to print for each method.")] = 3,
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Compare methods on one answer: what each finds, what it costs, how far they agree."""
-    check_sources(images_and_question, example, trace, chat, response, model)
-    for place in (html, png, Path(json) if json not in ("", "-") else None):
-        check_writable(place)
-    with progress(quiet) as say:
-        say("Loading PyTorch and transformers")
-        from ..methods.comparison import compare as run
+    """Compare methods on one response. Shows what each finds, what it costs, and how well they agree."""
+    source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
+    source.check()
+    check_outputs(html, png, json_file(json))
+    with spinner(quiet) as report:
+        report(0, 0, "Loading PyTorch and transformers")
+        from ..methods.comparison import compare
         from ..methods.registry import parse_names
         from ..report.comparison import comparison_document, save, show
         from ..system.files import write_atomically
 
-        names = parse_names(methods)
-        options = parse_settings(set_ or [])
-        lvlm, frozen = freeze(
-            say, images_and_question, example, trace, chat, response, model, max_new_tokens, dtype, device
-        )
-        comparison = run(
-            lvlm, frozen, names, target, calibrated=calibrated, options=options,
-            progress=lambda done, total, label="": say(f"{label} {done}/{total}" if total else label),
-        )  # fmt: skip
+        names, options = parse_names(methods), parse_settings(set_)
+        lvlm, frozen = source.open(report)
+        comparison = compare(lvlm, frozen, names, target, calibrated=calibrated, options=options, progress=report)
         document = jsonlib.dumps(comparison_document(comparison), ensure_ascii=False)
         written = [save(comparison, place) for place in (html, png) if place]
-        if json not in ("", "-"):
-            written.append(write_atomically(json, lambda file: file.write_text(document, "utf-8")))
-    if json == "-":
+        if place := json_file(json):
+            written.append(write_atomically(place, lambda file: file.write_text(document, "utf-8")))
+    if json == STDOUT:
         print(document)
     else:
         from rich.console import Console
 
         show(comparison, Console(), top)
-    for place in written:
-        print(f"wrote {place}", file=sys.stderr)
+    print_written(written)
     for reason in comparison.failures.values():
         print(f"vtrace: {reason}", file=sys.stderr)
-
-
-def methods(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """The attribution methods: what they measure, what they need, what they cost."""
-    from ..methods.registry import METHODS
-
-    if json:
-        facts = {
-            name: {
-                "about": m.about, "needs": list(m.needs), "cost": m.cost, "speed": m.speed, "status": m.status,
-                "options": m.options,
-            }
-            for name, m in METHODS.items()
-        }  # fmt: skip
-        print(jsonlib.dumps(facts, indent=1))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("method", "what it measures", "forward passes", "status"):
-        table.add_column(title, no_wrap=title == "method")
-    for name, m in METHODS.items():
-        table.add_row(name, m.about, m.cost, m.status)
-    Console().print(table)
-    print("Options and their defaults: vtrace methods --json; what each is good for: docs/methods")

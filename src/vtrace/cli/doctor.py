@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import ModelError
-from .options import DtypeOption, Model
+from .options import DtypeOption, ModelOption
 
 if TYPE_CHECKING:
     from ..attribution.requirements import Examination
 
 
 def doctor(
-    model: Model = "pinhole",
+    model: ModelOption = "pinhole",
     tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for, prompt and response.")] = 1024,
     dtype: DtypeOption = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .options import (
-    AnyModel,
     BudgetOption,
     ChatOption,
     DeviceOption,
     DtypeOption,
     ExampleOption,
-    Question,
+    HtmlFileOption,
+    InputsArgument,
+    PngFileOption,
     QuietOption,
     ResponseOption,
     TargetOption,
+    TracedModelOption,
     TraceOption,
-    check_sources,
-    check_writable,
-    freeze,
-    progress,
 )
+from .outputs import STDOUT, check_outputs, json_file, print_written
+from .progress import spinner
+from .sources import TraceSource
 
-EXAMPLES = """
+EXPLAIN_EXAMPLES = """
 Examples:\n
   vtrace explain\n
   vtrace explain photo.jpg "What is on the table?" --target answer\n
@@ -41,37 +41,47 @@ Examples:\n
 """
 
 
-def explain(
-    images_and_question: Question = None,
-    model: AnyModel = "",
+def explain_command(
+    images_and_question: InputsArgument = None,
+    model: TracedModelOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
     response: ResponseOption = "",
     trace: TraceOption = None,
     chat: ChatOption = None,
-    save_trace: Annotated[Path | None, typer.Option(help="Save the frozen trace (.json).")] = None,
-    json: Annotated[str, typer.Option(help="Write JSON here; '-' prints the scores without pictures and matrix.")] = "",
-    html: Annotated[Path | None, typer.Option(help="Write the viewer: one self-contained page.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Write a figure.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Lines of the ranking to print.")] = 10,
-    gamma: Annotated[float, typer.Option(min=0.0, help="Weight of longer paths.")] = 1.0,
-    centring: Annotated[bool, typer.Option("--centring/--no-centring", help="Centre within modality.")] = True,
+    save_trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the frozen trace as JSON.")] = None,
+    json: Annotated[
+        str, typer.Option(metavar="FILE", help="Write JSON; '-' prints it, without pictures and matrix.")
+    ] = "",
+    html: HtmlFileOption = None,
+    png: PngFileOption = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Inputs to print.")] = 10,
+    gamma: Annotated[float, typer.Option(metavar="WEIGHT", min=0.0, help="Weight of longer paths.")] = 1.0,
+    centring: Annotated[bool, typer.Option("--centring/--no-centring", help="Centre writes by modality.")] = True,
     multihop: Annotated[bool, typer.Option("--multihop/--no-multihop", help="Sum indirect paths.")] = True,
-    hops: Annotated[int, typer.Option(min=0, help="Longest path that counts; 0 for all.")] = 0,
-    calibrate: Annotated[bool, typer.Option("--calibrate/--no-calibrate", help="Image and text on one scale.")] = True,
-    calibrate_on: Annotated[str, typer.Option(help="'response' (the paper's) or 'target'.")] = "response",
-    receivers: Annotated[str, typer.Option(help="'predictor' or 'token'.")] = "predictor",
+    hops: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Maximum edges of a path into or out of a token; 0 for no limit.")
+    ] = 0,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate/--no-calibrate", help="Put image and text on one scale.")
+    ] = True,
+    calibrate_on: Annotated[
+        str, typer.Option(metavar="TOKENS", help="Likelihood that calibration measures: response or target.")
+    ] = "response",
+    receivers: Annotated[
+        str, typer.Option(metavar="POSITIONS", help="Where the target is read: predictor or token.")
+    ] = "predictor",
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Explain one answer: which image patches and words did it rely on?"""
-    check_sources(images_and_question, example, trace, chat, response, model)
-    for place in (html, png, save_trace, Path(json) if json not in ("", "-") else None):
-        check_writable(place)
-    with progress(quiet) as say:
-        say("Loading PyTorch and transformers")
+    """Explain which image patches and words one response relied on."""
+    source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
+    source.check()
+    check_outputs(html, png, save_trace, json_file(json))
+    with spinner(quiet) as report:
+        report(0, 0, "Loading PyTorch and transformers")
         from ..attribution.options import Options
         from ..methods.vtrace import attribute
         from ..report.documents import attribution_document
@@ -79,20 +89,24 @@ def explain(
 
         options = Options.of(
             {
-                "gamma": gamma, "centring": centring, "multihop": multihop, "hops": hops, "calibrate": calibrate,
-                "calibrate_on": calibrate_on, "receivers": receivers,
+                "gamma": gamma,
+                "centring": centring,
+                "multihop": multihop,
+                "hops": hops,
+                "calibrate": calibrate,
+                "calibrate_on": calibrate_on,
+                "receivers": receivers,
             }
-        )  # fmt: skip
-        lvlm, frozen = freeze(
-            say, images_and_question, example, trace, chat, response, model, max_new_tokens, dtype, device
         )
-        say(f"Tracing {len(frozen)} tokens: 1 captured pass" + (" and 3 padded ones" if calibrate else ""))
+        lvlm, frozen = source.open(report)
+        passes = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
+        report(0, 0, f"Tracing {len(frozen)} tokens: {passes}")
         attribution = attribute(lvlm, frozen, target, **vars(options))
         written = [save_json(frozen, save_trace)] if save_trace else []
         written += [save_html(attribution, html)] if html else []
         written += [save_png(attribution, png)] if png else []
-        written += [save_json(attribution, json)] if json not in ("", "-") else []
-    if json == "-":
+        written += [save_json(attribution, place)] if (place := json_file(json)) else []
+    if json == STDOUT:
         print(jsonlib.dumps(attribution_document(attribution, whole=False), ensure_ascii=False))
     else:
         from rich.console import Console
@@ -100,5 +114,4 @@ def explain(
         from ..report.console import show
 
         show(attribution, Console(), top)
-    for place in written:
-        print(f"wrote {place}", file=sys.stderr)
+    print_written(written)

@@ -1,6 +1,6 @@
-"""The command line: thin. Results go to stdout, progress and errors to stderr.
+"""The command line. Results go to stdout, progress and errors to stderr.
 
-Exit codes: 0 fine, 2 bad input, 3 a model that cannot be used, 130 interrupted.
+Exit codes: 0 success, 2 invalid input, 3 unusable model, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,24 +13,33 @@ import typer
 
 from .. import __version__
 from ..errors import ModelError, VTraceError
-from . import benchmarks, compare, doctor, evaluate, explain, models, serve
+from . import benchmarks, doctor, models, serve
+from .compare import COMPARE_EXAMPLES, compare_command
+from .evaluate import EVALUATE_EXAMPLES, evaluate_command
+from .explain import EXPLAIN_EXAMPLES, explain_command
+from .methods import METHODS_EXAMPLE, methods_command
+from .study import STUDY_EXAMPLES, study_command
+from .table import TABLE_EXAMPLES, table_command
 
 INTERRUPTED = 130
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
     help="What did this vision-language model base its answer on?",
     epilog="Example:  vtrace explain picture.png 'Where is the red star?' --target answer --html report.html",
-)  # fmt: skip
-app.command(epilog=explain.EXAMPLES)(explain.explain)
-app.command(epilog=compare.EXAMPLES)(compare.compare)
-app.command(epilog="Example:  vtrace methods --json | jq '.ifr.options'")(compare.methods)
+)
+app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain_command)
+app.command("compare", epilog=COMPARE_EXAMPLES)(compare_command)
+app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
 app.command(epilog="Example:  vtrace benchmarks --json | jq '.[] | select(.size < 1000) | .name'")(
     benchmarks.benchmarks
 )
-app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command(epilog=evaluate.TABLE_EXAMPLES)(evaluate.table)
-app.command(epilog=evaluate.STUDY_EXAMPLES)(evaluate.study)
+app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
+app.command("table", epilog=TABLE_EXAMPLES)(table_command)
+app.command("study", epilog=STUDY_EXAMPLES)(study_command)
 app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog="Example:  vtrace models --json | jq '.families[].name'")(models.models)
 app.command(epilog="Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000")(doctor.doctor)
@@ -51,7 +60,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: errors a user can act on become one line and an exit code."""
+    """Entry point. Errors that the user can act on become one line and an exit code."""
     try:
         _quieten()
         app(standalone_mode=True)
@@ -64,13 +73,13 @@ def main() -> None:
         print("vtrace: out of memory; use a smaller picture, a smaller model, or --device cpu", file=sys.stderr)
         sys.exit(ModelError.exit_code)
     except SystemExit as stop:
-        if stop.code == INTERRUPTED:  # typer has already turned the key press into an exit
+        if stop.code == INTERRUPTED:  # typer has already turned Ctrl-C into an exit
             print("vtrace: interrupted; no file was left half-written", file=sys.stderr)
         raise
 
 
 def _quieten() -> None:
-    """Keep the libraries' own progress bars and notices off stderr, unless the user asked for them."""
+    """Silence the libraries' own progress bars and notices, unless the user asked for them."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")

@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .options import DeviceOption, DtypeOption, QuietOption, progress
+from .options import DeviceOption, DtypeOption, QuietOption
+from .progress import spinner
 
 EXAMPLES = """
 Examples:\n
@@ -60,8 +61,8 @@ def serve(
     if runs is not None and not runs.is_dir():
         raise InputError(f"there is no folder {runs}; make runs with: vtrace evaluate --out {runs}/first")
     with ExitStack() as opened:
-        with progress(quiet) as say:
-            say("Loading PyTorch and transformers")
+        with spinner(quiet) as report:
+            report(0, 0, "Loading PyTorch and transformers")
             from ..lvlm.checkpoint import find_checkpoint, read_config
             from ..lvlm.families.supported import family_of
             from ..lvlm.load import load
@@ -85,7 +86,7 @@ def serve(
             listening = opened.enter_context(take_address(host, port))
             history = opened.enter_context(closing(Store(store or _default_store())))
             models = Models(names, lambda name: load(name, dtype=dtype or None, device=device or None))
-            say(f"Loading {names[0]}")
+            report(0, 0, f"Loading {names[0]}")
             models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
         where = f"[{host}]" if ":" in host else host

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -16,15 +17,19 @@ from .ifr import ifr_matrix
 from .outcome import Outcome
 from .session import TraceSession
 
-PAIRWISE = {
-    "vtrace": lambda session: session.pairwise(),
+Base = Literal["vtrace", "ifr", "attention"]  # whose pairwise matrix
+
+
+def attention_matrix(session: TraceSession) -> Tensor:
+    """Mean attention over all layers and heads, source by receiver."""
+    return attention_capacity(session, range(len(session.layers()))).float()
+
+
+MATRICES: dict[Base, Callable[[TraceSession], Tensor]] = {
+    "vtrace": TraceSession.pairwise,
     "ifr": ifr_matrix,
-    "attention": lambda session: attention_capacity(session, range(len(session.layers()))).float(),
+    "attention": attention_matrix,
 }
-
-
-def pairwise_matrix(session: TraceSession, base: str) -> Tensor:
-    return PAIRWISE[base](session)
 
 
 def ifr_multihop(
@@ -38,7 +43,7 @@ def attention_multihop(
     session: TraceSession, target: Target, *, gamma: float = 0.5, receivers: ReadAt = "predictor"
 ) -> Outcome:
     """Mean attention under the paper's multi-hop sum."""
-    return _katz(session, pairwise_matrix(session, "attention"), target, gamma, receivers)
+    return _katz(session, attention_matrix(session), target, gamma, receivers)
 
 
 def _katz(session: TraceSession, pairwise: Tensor, target: Target, gamma: float, receivers: ReadAt) -> Outcome:
@@ -50,11 +55,11 @@ def cage(
     session: TraceSession,
     target: Target,
     *,
-    base: Literal["vtrace", "ifr", "attention"] = "vtrace",
+    base: Base = "vtrace",
     receivers: ReadAt = "predictor",
 ) -> Outcome:
     """CAGE (Walker & Ewetz, 2025): every receiver's row sums to one; credit of response tokens is passed on whole."""
-    rows = normalised(pairwise_matrix(session, base))
+    rows = normalised(MATRICES[base](session))
     return Outcome(passed_on(rows, session.receivers(target, receivers), session.trace.prompt_length))
 
 

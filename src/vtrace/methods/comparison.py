@@ -61,10 +61,15 @@ class Comparison(Presentable):
 
 
 def compare(
-    lvlm: Lvlm, trace: Trace, methods: Sequence[str] = QUICK, target: TargetSpec = "response", *,
-    calibrated: bool = False, options: dict[str, dict[str, Any]] | None = None,
+    lvlm: Lvlm,
+    trace: Trace,
+    methods: Sequence[str] = QUICK,
+    target: TargetSpec = "response",
+    *,
+    calibrated: bool = False,
+    options: dict[str, dict[str, Any]] | None = None,
     progress: Progress = silent,
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """Run methods on one trace and share what they have in common. A method that cannot run is reported, not fatal.
 
     `options` are per method; `calibrated` applies stage 3 to the methods that have no such stage themselves.

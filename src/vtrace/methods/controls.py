@@ -22,7 +22,7 @@ def centre(session: TraceSession, target: Target, *, width: float = 0.35) -> Out
     trace = session.trace
     scores = torch.zeros(len(trace), dtype=torch.float64)
     for panel in trace.panels:
-        patches = [patch for patch in trace.patches if (patch.image, patch.view) == panel]
+        patches = [patch for patch in trace.patches if patch.panel == panel]
         where = torch.tensor([[patch.row, patch.column] for patch in patches], dtype=torch.float64)
         scores[[patch.position for patch in patches]] = _bell(where, width)
     question = trace.positions("question")
@@ -37,7 +37,7 @@ def _bell(where: torch.Tensor, width: float) -> torch.Tensor:
 
 
 def position(session: TraceSession, target: Target) -> Outcome:
-    """The later, the more."""
+    """The score increases with the position."""
     return Outcome(torch.arange(1, len(session.trace) + 1, dtype=torch.float64))
 
 

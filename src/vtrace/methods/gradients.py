@@ -23,9 +23,14 @@ def gradient(session: TraceSession, target: Target, *, sign: Sign = "absolute") 
 
 
 def integrated_gradients(
-    session: TraceSession, target: Target, *, steps: Count = 64, tolerance: float = 0.05, max_steps: Count = 576,
+    session: TraceSession,
+    target: Target,
+    *,
+    steps: Count = 64,
+    tolerance: float = 0.05,
+    max_steps: Count = 576,
     sign: Sign = "positive",
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """From padded inputs to the real ones on a straight line; what is summed is the target's log-probability.
 
     `steps` are tripled, up to `max_steps`, until the scores leave at most a share `tolerance` of the change of the

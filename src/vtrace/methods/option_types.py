@@ -1,4 +1,8 @@
-"""Types of options. A method's signature is what its options are checked against."""
+"""Types of options, and the check of a value against the annotation in a method's signature.
+
+Written by hand, because validation libraries convert what does not fit ("3" to 3, true to 1) or say so in words that
+are about Python types; here a wrong value is an error in one line that says what the option takes.
+"""
 
 from __future__ import annotations
 
@@ -30,4 +34,4 @@ def check_choice(name: str, value: Any, kind: Any) -> None:
     if not fits or (isinstance(value, bool) and plain is not bool):
         raise InputError(f"{name} is {value!r}; it takes {_WORDS[plain]}")
     if plain is int and value < (least or 0):
-        raise InputError(f"{name} is {value}; it has to be at least {least or 0}")
+        raise InputError(f"{name} is {value}; it must be at least {least or 0}")

@@ -193,6 +193,10 @@ def _as_attribution(
     likelihoods = session.padded_likelihoods() if calibrated and session.trace.patches else None
     shares = to_shares(session.trace, raw, likelihoods, calibrated)
     return Attribution(
-        trace=session.trace, target=target, method=name, options={**options, "calibrated": calibrated},
-        details=outcome.details, **shares._asdict(),
-    )  # fmt: skip
+        trace=session.trace,
+        target=target,
+        method=name,
+        options={**options, "calibrated": calibrated},
+        details=outcome.details,
+        **shares._asdict(),
+    )

@@ -118,23 +118,26 @@ class TraceSession:
     def gradient(self, target: Target) -> Gradient:
         """One plain backward pass from the sum of the target's logits."""
         return self._clock.share(
-            "backward pass", ("gradient", target.positions),
+            "backward pass",
+            ("gradient", target.positions),
             lambda: differentiate(self.seam, self.arguments, self.ids, target.positions),
-        )  # fmt: skip
+        )
 
     def perturbation(self, radius: float) -> Perturbation:
         """The same response under other inputs, with pictures blurred by this radius."""
         return self._clock.share(
-            "blurred pictures", ("perturbation", radius),
+            "blurred pictures",
+            ("perturbation", radius),
             lambda: Perturbation(self.lvlm, self.trace, self.arguments, radius),
-        )  # fmt: skip
+        )
 
     def without(self, groups: tuple[tuple[int, ...], ...], radius: float) -> Tensor:
         """log p of every response token without each group of inputs, whatever the target: groups,n; float64."""
         return self._clock.share(
-            "inputs left out", ("without", groups, radius),
+            "inputs left out",
+            ("without", groups, radius),
             lambda: self.perturbation(radius).log_probabilities(groups, self.progress),
-        )  # fmt: skip
+        )
 
     def timed(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and tell its own time from that of the stages it shares."""

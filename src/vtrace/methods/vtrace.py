@@ -35,9 +35,17 @@ def attribute(
 
 
 def vtrace(
-    session: TraceSession, target: Target, *, gamma: float = 1.0, centring: bool = True, multihop: bool = True,
-    hops: int = 0, calibrate: bool = True, calibrate_on: CalibrateOn = "response", receivers: ReadAt = "predictor",
-) -> Attribution:  # fmt: skip
+    session: TraceSession,
+    target: Target,
+    *,
+    gamma: float = 1.0,
+    centring: bool = True,
+    multihop: bool = True,
+    hops: int = 0,
+    calibrate: bool = True,
+    calibrate_on: CalibrateOn = "response",
+    receivers: ReadAt = "predictor",
+) -> Attribution:
     """The paper's three stages: centred writes, all paths, image and text on one scale."""
     options = Options(gamma, centring, multihop, hops, calibrate, calibrate_on, receivers)
     return _explain(session, target, options)
@@ -46,6 +54,11 @@ def vtrace(
 def _explain(session: TraceSession, target: Target, options: Options) -> Attribution:
     found = run_stages(session, target, options)
     return Attribution(
-        trace=session.trace, target=target, method="vtrace", options=asdict(options), likelihoods=found.likelihoods,
-        pairwise=found.pairwise, **found.shares._asdict(),
-    )  # fmt: skip
+        trace=session.trace,
+        target=target,
+        method="vtrace",
+        options=asdict(options),
+        likelihoods=found.likelihoods,
+        pairwise=found.pairwise,
+        **found.shares._asdict(),
+    )

@@ -63,6 +63,17 @@ def append_line(path: Path, entry: Any) -> None:
         raise InputError(f"cannot write {path}: {error.strerror or error}; earlier results are kept") from error
 
 
+def check_writable(path: Path) -> None:
+    """Before minutes of work: is there a folder for this file, and may we write to it?"""
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give a file name")
+    if not folder.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write {path}: the folder {folder} is read-only; choose another")
+
+
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     """Let `write` fill a temporary file beside `path`, then rename it, so that no incomplete file is left behind."""
     path = Path(path)

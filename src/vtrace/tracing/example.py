@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from ..errors import InputError
+from ..system.files import read_json
 from ..types import Example, Turn
 from .conversation import parse, question_of, single
 from .pictures import Picture, open_image
@@ -32,6 +33,15 @@ def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
 
 def is_chat(given: object) -> TypeGuard[Sequence[Message]]:
     return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], Mapping)
+
+
+def read_chat(path: Path) -> list[Message]:
+    """Chat messages from a JSON file: a list, or an object with a list under "messages"."""
+    found = read_json(path, "a conversation in JSON")
+    found = found.get("messages") if isinstance(found, dict) else found
+    if not isinstance(found, list) or not found:
+        raise InputError(f"{path} has no list of messages; see: vtrace explain --help")
+    return found
 
 
 def from_chat(messages: Sequence[Message], folder: Path | None = None) -> Chat:

@@ -29,10 +29,15 @@ class Reply(NamedTuple):
 
 
 def trace(
-    lvlm: Lvlm, images: Example | Picture | Sequence[Picture] | Sequence[Message], question: str = "", *,
+    lvlm: Lvlm,
+    images: Example | Picture | Sequence[Picture] | Sequence[Message],
+    question: str = "",
+    *,
     response: str | None = None,
-    system: str = SYSTEM_PROMPT, max_new_tokens: int = MAX_NEW_TOKENS, streamer: Any = None,
-) -> Trace:  # fmt: skip
+    system: str = SYSTEM_PROMPT,
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    streamer: Any = None,
+) -> Trace:
     """Ask the model once and freeze what it says; or freeze a `response` that the user or the example supplies.
 
     Args:
@@ -79,9 +84,16 @@ def retrace(lvlm: Lvlm, example: Example, reply: Reply, system: str = SYSTEM_PRO
 def _generate(lvlm: Lvlm, prompt: ProcessedPrompt, budget: int, streamer: Any) -> Reply:
     with torch.no_grad():
         ids = lvlm.model.generate(
-            **prompt.inputs, max_new_tokens=budget, do_sample=False, num_beams=1, temperature=None, top_p=None,
-            top_k=None, repetition_penalty=1.0, streamer=streamer,
-        )  # fmt: skip
+            **prompt.inputs,
+            max_new_tokens=budget,
+            do_sample=False,
+            num_beams=1,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            repetition_penalty=1.0,
+            streamer=streamer,
+        )
     reply = ids[0, len(prompt.ids) :].tolist()
     if not set(reply) - _ends(lvlm):
         raise InputError("the model gave an empty response; ask differently, or supply a response")
@@ -125,13 +137,27 @@ def _freeze(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt, system: str, 
     span = Span(offsets[start].start, offsets[end - 1].stop)
     reasoning, answer = find_answer(text, span)
     return Trace(
-        model=lvlm.name, images=example.images, system=system, question=example.question, ids=tuple(ids),
-        prompt_length=start, text=text, offsets=tuple(offsets), kinds=tuple(kinds),
-        patches=patches, words=tuple(_words(text, offsets, kinds)), response_span=span,
-        sentences=tuple(split_sentences(text[: span.stop], span.start)), reasoning=reasoning, answer=answer,
-        finish=reply.finish, evidence_boxes=example.evidence_boxes, evidence_words=example.evidence_words,
-        turns=example.turns, processed=prompt,
-    )  # fmt: skip
+        model=lvlm.name,
+        images=example.images,
+        system=system,
+        question=example.question,
+        ids=tuple(ids),
+        prompt_length=start,
+        text=text,
+        offsets=tuple(offsets),
+        kinds=tuple(kinds),
+        patches=patches,
+        words=tuple(_words(text, offsets, kinds)),
+        response_span=span,
+        sentences=tuple(split_sentences(text[: span.stop], span.start)),
+        reasoning=reasoning,
+        answer=answer,
+        finish=reply.finish,
+        evidence_boxes=example.evidence_boxes,
+        evidence_words=example.evidence_words,
+        turns=example.turns,
+        processed=prompt,
+    )
 
 
 def _patches(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> tuple[Patch, ...]:

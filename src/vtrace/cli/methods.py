@@ -1,0 +1,39 @@
+"""`vtrace methods`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+
+from .options import JsonOption
+
+METHODS_EXAMPLE = "Example:  vtrace methods --json | jq '.ifr.options'"
+
+
+def methods_command(json: JsonOption = False) -> None:
+    """List the attribution methods. Shows what each measures, its cost, and its status."""
+    from ..methods.registry import METHODS
+
+    if json:
+        facts = {
+            name: {
+                "about": m.about,
+                "needs": list(m.needs),
+                "cost": m.cost,
+                "speed": m.speed,
+                "status": m.status,
+                "options": m.options,
+            }
+            for name, m in METHODS.items()
+        }
+        print(jsonlib.dumps(facts, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("method", "what it measures", "forward passes", "status"):
+        table.add_column(title, no_wrap=title == "method")
+    for name, m in METHODS.items():
+        table.add_row(name, m.about, m.cost, m.status)
+    Console().print(table)
+    print("Options and defaults: vtrace methods --json. Formulas and limits: docs/methods")

@@ -1,0 +1,71 @@
+"""`vtrace study`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import (
+    BenchmarkOption,
+    BlurOption,
+    DataOption,
+    DeviceOption,
+    DtypeOption,
+    ModelOption,
+    QuietOption,
+    SeedOption,
+)
+from .outputs import print_written
+from .progress import progress_bar, spinner
+
+STUDY_EXAMPLES = """
+Examples:\n
+  vtrace study components --limit 50\n
+  vtrace study gamma --out studies\n
+  vtrace study list
+"""
+
+
+def study_command(
+    name: Annotated[str, typer.Argument(help="Name of the study, or 'list' to list all.")],
+    model: ModelOption = "pinhole",
+    benchmark: BenchmarkOption = "shapes-dev",
+    data: DataOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Evaluate only the first N examples. Default: 50, fewer for slow studies."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the results, with a subfolder for each study.")
+    ] = Path("studies"),
+    blur: BlurOption = None,
+    seed: SeedOption = 0,
+    dtype: DtypeOption = "",
+    device: DeviceOption = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Run a study: an ablation or a figure, as a table and a plot. Interrupted runs resume."""
+    from ..studies.study import PROFILES, STUDIES, find_study
+
+    if name == "list":
+        for known in (*STUDIES, *PROFILES):
+            print(f"{known:<12} {find_study(known).about}")
+        return
+    find_study(name)
+    with spinner(quiet) as report:
+        report(0, 0, "Loading PyTorch and transformers")
+        from ..benchmarks.registry import find_benchmark
+        from ..lvlm.load import load
+        from ..studies.run import run_study
+
+        chosen = find_benchmark(benchmark, data)
+        report(0, 0, f"Loading {model}")
+        lvlm = load(model, dtype=dtype or None, device=device or None)
+    with progress_bar(quiet) as report:
+        written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, progress=report)
+    print(written[0].read_text("utf-8"), end="")
+    print_written(written)
