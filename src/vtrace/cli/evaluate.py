@@ -80,7 +80,7 @@ def evaluate_command(
         from ..benchmarks.registry import find_benchmark
         from ..faithfulness.run import Plan, evaluate
         from ..faithfulness.store import read_reasons
-        from ..lvlm.load import load
+        from ..lvlm.load import find_dtype, load
         from ..methods.registry import parse_names
         from ..tracing.prompt import SYSTEM_PROMPT
 
@@ -105,7 +105,7 @@ def evaluate_command(
             print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
         report(0, 0, f"Loading {model}")
-        lvlm = load(model, dtype=dtype or None, device=device or None)
+        lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
     with progress_bar(quiet) as report:
         path = evaluate(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
     for table, words in (("left_out", "left out {}"), ("failure", "failed {} times")):

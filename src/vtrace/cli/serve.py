@@ -65,7 +65,7 @@ def serve(
             report(0, 0, "Loading PyTorch and transformers")
             from ..lvlm.checkpoint import find_checkpoint, read_config
             from ..lvlm.families.supported import family_of
-            from ..lvlm.load import load
+            from ..lvlm.load import find_dtype, load
             from ..methods.registry import parse_names
             from ..serve.desk import Desk, Models
             from ..serve.guard import is_loopback
@@ -85,7 +85,7 @@ def serve(
             chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
             history = opened.enter_context(closing(Store(store or _default_store())))
-            models = Models(names, lambda name: load(name, dtype=dtype or None, device=device or None))
+            models = Models(names, lambda name: load(name, dtype=find_dtype(dtype), device=device or None))
             report(0, 0, f"Loading {names[0]}")
             models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
