@@ -46,10 +46,10 @@ card: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.card --model pinhole-internvl
 
 results: .venv/installed
-	$(BIN)/python docs/results.py
+	$(BIN)/python scripts/results.py
 
 docs: .venv/installed
-	$(BIN)/python docs/cli.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
+	$(BIN)/python scripts/cli_reference.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 bench: .venv/installed
 	$(BIN)/python bench/overhead.py

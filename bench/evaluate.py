@@ -21,12 +21,13 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 
 import vtrace
-from vtrace.attribution.pipeline import trace_inputs
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
-from vtrace.faithfulness.likelihoods import MODES, Measure
+from vtrace.faithfulness.likelihoods import MODES, ResponseLikelihoods
 from vtrace.methods.comparison import compare
-from vtrace.tracing.perturbation import blurred
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.perturbation import blur
+from vtrace.tracing.prompt import trace_inputs
 
 METHODS = (
     "vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "random",
@@ -62,13 +63,13 @@ def measure(example: str) -> tuple[float, float, float, float]:
     ]
     plans = [(states_of(own, mode), mass_of(scores, own), mode) for scores, own in groups for mode in MODES]
     began = time.perf_counter()
-    soft = blurred(trace, radius).images[0]
+    soft = blur(trace.images, radius)[0]
     plain = [[plain_likelihood(lvlm, trace, soft, state) for state in states] for states, *_ in plans]
     middle = time.perf_counter()
-    engine = Measure(lvlm, trace, radius)
+    engine = ResponseLikelihoods(TraceSession.open(lvlm, trace), radius)
     curves = engine.curves([attribution.scores for attribution in attributions])
     end = time.perf_counter()
-    likelihoods = [engine.likelihoods(states) for states, *_ in plans]
+    likelihoods = [engine.measure(states) for states, *_ in plans]
     expected = [curve_of(values, *plan[1:]).response for values, plan in zip(plain, plans, strict=True)]
     found = [curve.response for own in curves for curve in own.values()]
     return middle - began, end - middle, largest_difference(plain, likelihoods), largest_difference(expected, found)

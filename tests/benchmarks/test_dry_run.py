@@ -17,8 +17,9 @@ from support.dataset_files import image, mmstar_rows, png, write_parquet
 from vtrace.benchmarks.readers.lmms_eval import read_samples, with_samples
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
+from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.render import markdown
-from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
 from vtrace.lvlm.checkpoint import EMBEDDED
@@ -28,7 +29,7 @@ from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
 
 MODEL, COMMIT = "Qwen/Qwen3-VL-8B-Instruct", "0123456789abcdef0123456789abcdef01234567"
 REPLY = 4  # tokens; a random model never stops by itself
-PLAN = Plan(("random", "attention"), steps=2, max_new_tokens=40)
+PLAN = EvaluationPlan(("random", "attention"), steps=2, max_new_tokens=40)
 
 
 def in_cache(home: Path, kind: str, name: str) -> Path:
@@ -83,11 +84,11 @@ def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one
     assert done.stdout.strip() == "runs/mmstar-Qwen3-VL-8B-Instruct/run.sqlite"
     assert "vtrace: left out 1: the picture cannot be decoded: image file is truncated\n" in done.stderr
     run = read_run(folder / "runs" / "mmstar-Qwen3-VL-8B-Instruct")
-    assert [row["key"] for row in run.rows["item"]] == ["0", "2"]
-    assert {row["method"] for row in run.rows["result"]} == set(METHODS)
-    assert len(run.rows["result"]) == 2 * len(METHODS)
+    assert [row["key"] for row in run.rows.item] == ["0", "2"]
+    assert {row["method"] for row in run.rows.result} == set(METHODS)
+    assert len(run.rows.result) == 2 * len(METHODS)
     assert run.settings["revision"].startswith("weights ")
-    assert {row["verdict"] for row in run.rows["item"]} == {"unparsed"}, "a random model gives no final answer"
+    assert {row["verdict"] for row in run.rows.item} == {"unparsed"}, "a random model gives no final answer"
 
 
 @pytest.mark.slow
@@ -154,8 +155,8 @@ def test_an_example_that_changed_under_its_key_stops_the_run(random_lvlm, tmp_pa
     with pytest.raises(InputError, match="1 has another picture, question or answer than in this run; choose another"):
         evaluate(random_lvlm, changed, more, tmp_path)
     run = read_run(tmp_path)
-    assert not run.rows["left_out"]
-    assert [row["item"] for row in run.rows["result"] if row["method"] == "rollout"] == ["0"]
+    assert not run.rows.left_out
+    assert [row["item"] for row in run.rows.result if row["method"] == "rollout"] == ["0"]
 
 
 def test_what_was_left_out_can_be_mended_and_joins_the_run(random_lvlm, tmp_path):
@@ -168,7 +169,7 @@ def test_what_was_left_out_can_be_mended_and_joins_the_run(random_lvlm, tmp_path
     run = tmp_path / "run"
     evaluate(random_lvlm, find_benchmark("mmmu", folder), PLAN, run)
     text = markdown(tabulate(read_run(run)))
-    assert "Left out with unknown items: validation-1.parquet: the file is truncated or damaged" in text
+    assert "Unreadable file, number of items unknown: validation-1.parquet: the file is truncated or damaged" in text
     bad.write_bytes(whole)
     write_parquet(good, "mmmu", [row | {"id": "a", "image_1": image()}, row | {"id": "b"}])
     evaluate(random_lvlm, find_benchmark("mmmu", folder), PLAN, run)
@@ -201,7 +202,7 @@ def test_answers_that_lmms_eval_logged_become_traces(run, pinhole, tmp_path):
         "--steps", 2, "--target", "answer", "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0
-    items = read_run(tmp_path / "run").rows["item"]
+    items = read_run(tmp_path / "run").rows.item
     assert [(item["key"], item["verdict"], item["finish"]) for item in items] == [
         ("2", "wrong", "supplied"),
         ("0", "correct", "supplied"),

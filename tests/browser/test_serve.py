@@ -11,7 +11,8 @@ import pytest
 
 from support.serving import Gate, picture, serving
 from vtrace.benchmarks.registry import find_benchmark
-from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.run import evaluate
 
 SCREENSHOTS = Path(__file__).parents[1] / "screenshots"
 NASTY = "Is <script>hacked=1</script><img src=x onerror='hacked=1'> here?"
@@ -22,7 +23,7 @@ SCREENS = [(f"{wide}-{scheme}", size, scheme) for wide, size in (("wide", (1280,
 @pytest.fixture(scope="module")
 def client(pinhole, tmp_path_factory):
     place = tmp_path_factory.mktemp("serve")
-    plan = Plan(methods=("vtrace", "random"), steps=2)
+    plan = EvaluationPlan(methods=("vtrace", "random"), steps=2)
     evaluate(pinhole, find_benchmark("shapes"), plan, place / "runs" / "first", limit=2)
     with serving(lambda name: pinhole, place / "history.sqlite", place / "runs") as client:
         yield client

@@ -20,10 +20,12 @@ from support.evaluating import PLAN
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
 from vtrace.faithfulness.evidence import captured_dependence
-from vtrace.faithfulness.likelihoods import Measure
+from vtrace.faithfulness.likelihoods import ResponseLikelihoods
+from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.render import markdown
-from vtrace.faithfulness.run import Plan, evaluate
-from vtrace.faithfulness.store import Store, read_reasons, read_run, run_file
+from vtrace.faithfulness.rows import RunRows
+from vtrace.faithfulness.run import evaluate
+from vtrace.faithfulness.store import RunStore, read_reasons, read_run, run_file
 from vtrace.faithfulness.tables import tabulate
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
@@ -38,19 +40,19 @@ def rows(path):
 
 def test_every_method_target_setting_and_direction_is_in_the_run(run_folder):
     run = read_run(run_folder)
-    assert len(run.rows["item"]) == 3
-    assert len(run.rows["curve"]) == 3 * 2 * 2 * 2 * 2
-    assert {row["metric"] for row in run.rows["evidence"]} >= {"energy", "pointing", "auc", "recall_10"}
-    assert all(row["seconds"] >= 0 for row in run.rows["result"])
-    assert {row["correct"] for row in run.rows["item"]} <= {0, 1}
-    assert run.rows["failure"] == []
+    assert len(run.rows.item) == 3
+    assert len(run.rows.curve) == 3 * 2 * 2 * 2 * 2
+    assert {row["metric"] for row in run.rows.evidence} >= {"energy", "pointing", "auc", "recall_10"}
+    assert all(row["seconds"] >= 0 for row in run.rows.result)
+    assert {row["correct"] for row in run.rows.item} <= {0, 1}
+    assert run.rows.failure == []
 
 
 def test_a_second_run_measures_nothing_again_and_more_methods_can_join(pinhole, run_folder, tmp_path, monkeypatch):
     before = rows(run_folder / "run.sqlite")
     calls = []
-    original = Measure.curves
-    monkeypatch.setattr(Measure, "curves", lambda self, *a, **k: calls.append(1) or original(self, *a, **k))
+    original = ResponseLikelihoods.curves
+    monkeypatch.setattr(ResponseLikelihoods, "curves", lambda self, *a, **k: calls.append(1) or original(self, *a, **k))
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3)
     assert not calls
     assert rows(run_folder / "run.sqlite") == before
@@ -97,12 +99,12 @@ def test_shards_together_are_the_whole(pinhole, run_folder, tmp_path):
 def test_a_run_that_was_cut_into_shards_twice_is_refused(run_folder, tmp_path):
     shutil.copy(run_folder / "run.sqlite", tmp_path / "run.sqlite")
     shutil.copy(run_folder / "run.sqlite", tmp_path / "run-1-of-2.sqlite")
-    with pytest.raises(InputError, match=r"has dev-00000 in two of its files, .*; move one elsewhere"):
+    with pytest.raises(InputError, match=r"has dev-00000 in two of its files: .*; move one set elsewhere"):
         read_run(tmp_path)
 
 
 def test_other_shards_in_the_same_folder_are_refused(pinhole, run_folder):
-    with pytest.raises(InputError, match=r"holds run\.sqlite, cut into other shards than run-1-of-2\.sqlite"):
+    with pytest.raises(InputError, match=r"holds run\.sqlite, which is sharded differently from run-1-of-2\.sqlite"):
         evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3, shard=(1, 2))
     assert run_file(run_folder).exists()
 
@@ -110,7 +112,7 @@ def test_other_shards_in_the_same_folder_are_refused(pinhole, run_folder):
 def test_a_folder_may_have_any_name(run_folder, tmp_path):
     shutil.copytree(run_folder, odd := tmp_path / "100 % #1?")
     assert rows(odd / "run.sqlite") == rows(run_folder / "run.sqlite")
-    assert len(read_run(odd).rows["item"]) == 3
+    assert len(read_run(odd).rows.item) == 3
     assert read_reasons(odd / "run.sqlite", "failure") == {}
 
 
@@ -122,16 +124,16 @@ def test_other_settings_in_the_same_folder_are_refused(pinhole, run_folder):
 
 def test_two_processes_on_one_run_are_refused(tmp_path):
     with (
-        Store(tmp_path / "run.sqlite", {"seed": 0}),
+        RunStore(tmp_path / "run.sqlite", {"seed": 0}),
         pytest.raises(InputError, match="another process is writing"),
     ):
-        Store(tmp_path / "run.sqlite", {"seed": 0})
+        RunStore(tmp_path / "run.sqlite", {"seed": 0})
 
 
 def test_a_damaged_database_is_named(tmp_path):
     (tmp_path / "run.sqlite").write_bytes(b"this is no database, it only looks like a file of some length" * 20)
     with pytest.raises(InputError, match=r"run\.sqlite is damaged .* move it away and run again"):
-        Store(tmp_path / "run.sqlite", {})
+        RunStore(tmp_path / "run.sqlite", {})
     with pytest.raises(InputError, match="is damaged"):
         read_run(tmp_path)
 
@@ -140,7 +142,7 @@ def test_a_database_that_is_damaged_inside_is_named(run_folder, tmp_path):
     data = (run_folder / "run.sqlite").read_bytes()
     settings = read_run(run_folder).settings
     (tmp_path / "run.sqlite").write_bytes(data[:16384] + b"\xff" * (len(data) - 16384))
-    with Store(tmp_path / "run.sqlite", settings) as store:
+    with RunStore(tmp_path / "run.sqlite", settings) as store:
         for read in (store.done, store.frozen):
             with pytest.raises(InputError, match="damaged"):
                 read("dev-00001")
@@ -148,8 +150,8 @@ def test_a_database_that_is_damaged_inside_is_named(run_folder, tmp_path):
 
 def test_a_run_that_was_killed_while_it_was_made_begins_again(tmp_path):
     with pytest.raises(TypeError):
-        Store(tmp_path / "run.sqlite", {"cannot be written": object()})
-    with Store(tmp_path / "run.sqlite", {"seed": 0}):
+        RunStore(tmp_path / "run.sqlite", {"cannot be written": object()})
+    with RunStore(tmp_path / "run.sqlite", {"seed": 0}):
         pass
     assert read_run(tmp_path).settings == {"seed": 0}
 
@@ -157,11 +159,11 @@ def test_a_run_that_was_killed_while_it_was_made_begins_again(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match=r"cannot write .*run\.sqlite: .*; choose another --out"):
-        Store(tmp_path / "file" / "run.sqlite", {})
+        RunStore(tmp_path / "file" / "run.sqlite", {})
 
 
 def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):
-    original = Measure.curves
+    original = ResponseLikelihoods.curves
     attempts = []
 
     def curves(self, *args, **kwargs):
@@ -170,13 +172,24 @@ def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(Measure, "curves", curves)
+    monkeypatch.setattr(ResponseLikelihoods, "curves", curves)
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=2)
     run = read_run(tmp_path)
-    assert [row["reason"] for row in run.rows["left_out"]] == [
+    assert [row["reason"] for row in run.rows.left_out] == [
         "the perturbation: out of memory; use a shorter response or a smaller picture"
     ]
-    assert [row["key"] for row in run.rows["item"]] == ["dev-00001"]
+    assert [row["key"] for row in run.rows.item] == ["dev-00001"]
+
+
+@pytest.mark.parametrize("place", ["vtrace.faithfulness.item.trace", "vtrace.faithfulness.item.run_method"])
+def test_a_bug_of_ours_is_no_failure_of_an_item(pinhole, tmp_path, monkeypatch, place):
+    def wrong(*args, **kwargs):
+        raise RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
+
+    monkeypatch.setattr(place, wrong)
+    with pytest.raises(RuntimeError, match="The size of tensor a"):
+        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=1)
+    assert read_run(tmp_path).rows == RunRows()
 
 
 def test_a_rerun_that_fails_loses_nothing_and_leaves_nothing_out(pinhole, run_folder, tmp_path, monkeypatch):
@@ -186,21 +199,25 @@ def test_a_rerun_that_fails_loses_nothing_and_leaves_nothing_out(pinhole, run_fo
         raise RuntimeError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Measure, "curves", curves)
+        patch.setattr(ResponseLikelihoods, "curves", curves)
         more = dataclasses.replace(PLAN, methods=("centre", *PLAN.methods))
         evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
     run = read_run(tmp_path)
-    assert run.rows["left_out"] == []
-    assert {(row["item"], row["method"]) for row in run.rows["failure"]} == {("dev-00000", "centre")}
+    assert run.rows.left_out == []
+    assert {(row["item"], row["method"]) for row in run.rows.failure} == {("dev-00000", "centre")}
     assert "Failed 2 times: the perturbation: out of memory" in markdown(tabulate(run))
     evaluate(pinhole, find_benchmark("shapes-dev"), more, tmp_path, limit=1)
-    assert read_run(tmp_path).rows["failure"] == []
+    assert read_run(tmp_path).rows.failure == []
 
 
 def test_progress_begins_with_what_is_there_already(pinhole, run_folder, tmp_path):
     shutil.copy(run_folder / "run.sqlite", tmp_path)
     said = []
-    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, report=lambda *seen: said.append(seen))
+
+    def note(done, total, label=""):
+        said.append((done, total, label))
+
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, progress=note)
     assert said == [(3, 4, "dev-00003"), (4, 4, "")]
 
 
@@ -208,9 +225,9 @@ def test_a_response_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_p
     def trace(*args, **kwargs):
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
-    monkeypatch.setattr("vtrace.faithfulness.run.trace", trace)
+    monkeypatch.setattr("vtrace.faithfulness.item.trace", trace)
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=1)
-    (row,) = read_run(tmp_path).rows["left_out"]
+    (row,) = read_run(tmp_path).rows.left_out
     assert row["reason"] == "the response: out of memory; use a shorter response or a smaller picture"
 
 
@@ -220,45 +237,44 @@ def test_dependence_is_measured_as_the_drop_of_the_likelihood_of_the_response(pi
     shapes = find_benchmark("shapes-dev")
     evaluate(pinhole, shapes, plan, tmp_path, limit=1)
     run = read_run(tmp_path)
-    options = {row["method"]: json.loads(row["options"]) for row in run.rows["result"]}
+    options = {row["method"]: json.loads(row["options"]) for row in run.rows.result}
     assert options["loo"]["radius"] == 0.125
     frozen = vtrace.trace(pinhole, shapes.example(0))
     image = frozen.positions("image")
-    clean, *without = Measure(pinhole, frozen, 0.125).likelihoods([frozenset(), *(frozenset({p}) for p in image)])
+    likelihoods = ResponseLikelihoods(TraceSession.open(pinhole, frozen), 0.125)
+    clean, *without = likelihoods.measure([frozenset(), *(frozenset({p}) for p in image)])
     dependence = np.zeros(len(frozen))
     dependence[image] = clean - np.array(without)
     scores = run_method("random", TraceSession.open(pinhole, frozen), find_target(frozen, "answer"), seed=0).scores
     expected = captured_dependence(scores, dependence, image)
-    found = {row["method"]: row["value"] for row in run.rows["evidence"] if row["metric"] == "dependence_20"}
+    found = {row["method"]: row["value"] for row in run.rows.evidence if row["metric"] == "dependence_20"}
     assert set(found) == {"loo", "random"}
     assert found["random"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_every_item_has_noise_of_its_own_which_a_seed_repeats(pinhole, run_folder, tmp_path):
-    seeds = [json.loads(r["options"])["seed"] for r in read_run(run_folder).rows["result"] if r["method"] == "random"]
+    seeds = [json.loads(r["options"])["seed"] for r in read_run(run_folder).rows.result if r["method"] == "random"]
     assert len(set(seeds)) == 3
     evaluate(pinhole, find_benchmark("shapes-dev"), dataclasses.replace(PLAN, seed=5), tmp_path, limit=1)
-    (other,) = {json.loads(r["options"]).get("seed") for r in read_run(tmp_path).rows["result"]} - {None}
+    (other,) = {json.loads(r["options"]).get("seed") for r in read_run(tmp_path).rows.result} - {None}
     assert other not in seeds
 
 
 def test_single_names_can_be_calibrated(pinhole, tmp_path):
-    plan = Plan(("ifr", "scaled"), steps=2, variants={"scaled": "ifr"}, calibrated=("scaled",))
+    plan = EvaluationPlan(("ifr", "scaled"), steps=2, variants={"scaled": "ifr"}, calibrated=("scaled",))
     evaluate(pinhole, find_benchmark("shapes-dev"), plan, tmp_path, limit=1)
-    shares = {row["method"]: row["image_share"] for row in read_run(tmp_path).rows["result"]}
+    shares = {row["method"]: row["image_share"] for row in read_run(tmp_path).rows.result}
     assert shares["ifr"] != pytest.approx(shares["scaled"])
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
-    store = Store(tmp_path / "run.sqlite", {"seed": 0})
+    store = RunStore(tmp_path / "run.sqlite", {"seed": 0})
     with store:
-        store._db.execute("PRAGMA max_page_count = 20")
-        from vtrace.faithfulness.store import Rows
-
+        store._database.connection.execute("PRAGMA max_page_count = 20")
         big = [{"item": f"{k}", "target": "t", "method": "m", "reason": "x" * 5000} for k in range(200)]
         with pytest.raises(InputError, match="the disk is full"):
-            store.save(Rows(failure=big))
-    assert read_run(tmp_path).rows["failure"] == []
+            store.save(RunRows(failure=big))
+    assert read_run(tmp_path).rows.failure == []
 
 
 def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, tmp_path):
@@ -276,10 +292,10 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
     plan = dataclasses.replace(PLAN, targets=("answer",), methods=("random",), max_new_tokens=4)  # too few to answer
     evaluate(pinhole, broken, plan, tmp_path)
     run = read_run(tmp_path)
-    no_picture, too_long = (row["reason"] for row in run.rows["left_out"])
+    no_picture, too_long = (row["reason"] for row in run.rows.left_out)
     assert "there is no picture" in no_picture
     assert "more than the model's context" in too_long
-    (failure,) = run.rows["failure"]
+    (failure,) = run.rows.failure
     assert "no 'Final answer:' line" in failure["reason"]
     with pytest.raises(InputError, match="the run has no results: there is no picture"):
         tabulate(read_run(tmp_path))
@@ -292,8 +308,8 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
         ({"methods": ("nope",)}, "unknown method"),
         ({"options": {"ifr": {"aggregate": "span"}}}, "not among the methods"),
         ({"options": {"random": {"colour": 1}}}, "has no option"),
-        ({"blur": 0.0}, "a blur of radius 0 hides nothing"),
-        ({"steps": 0}, "a curve of 0 steps has no area"),
+        ({"blur": 0.0}, "blur radius must be positive, not 0"),
+        ({"steps": 0}, "a curve needs at least 1 step, not 0"),
     ],
 )
 def test_a_plan_that_cannot_work_is_refused_before_anything_runs(change, message):

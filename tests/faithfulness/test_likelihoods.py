@@ -10,21 +10,21 @@ import torch
 from PIL import ImageFilter
 
 import vtrace
-from vtrace.attribution.pipeline import encode_trace
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import ModelError
 from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
-from vtrace.faithfulness.likelihoods import Measure
+from vtrace.faithfulness.likelihoods import ResponseLikelihoods
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
-from vtrace.tracing.perturbation import Perturbation, blurred
+from vtrace.tracing.perturbation import Perturbation, blur
+from vtrace.tracing.prompt import encode_trace
 from vtrace.tracing.targets import find_target
 
 
-def test_likelihoods_equal_one_plain_pass_over_a_picture_composed_in_pixels(pinhole, trace):
+def test_likelihoods_equal_one_plain_pass_over_a_picture_composed_in_pixels(pinhole, trace, pinhole_session):
     image = trace.positions("image")
     state = frozenset(image[3:9])
-    found = Measure(pinhole, trace, 0.1).likelihoods([state])[0]
+    found = ResponseLikelihoods(pinhole_session, 0.1).measure([state])[0]
     picture = trace.images[0]
     soft = picture.filter(ImageFilter.GaussianBlur(0.1 * max(picture.size)))
     mixed = picture.copy()
@@ -37,10 +37,10 @@ def test_likelihoods_equal_one_plain_pass_over_a_picture_composed_in_pixels(pinh
     assert found == pytest.approx(logs.mean().exp().item(), rel=1e-5)
 
 
-def test_the_ends_are_the_clean_and_the_fully_perturbed_likelihood(pinhole, trace, attribution):
-    measure = Measure(pinhole, trace)
-    curves = measure.curves([attribution.scores], ("joint",), steps=2)[0]
-    clean, perturbed = measure.likelihoods([frozenset(), frozenset(measure.deletable("joint"))])
+def test_the_ends_are_the_clean_and_the_fully_perturbed_likelihood(pinhole, trace, attribution, pinhole_session):
+    likelihoods = ResponseLikelihoods(pinhole_session)
+    curves = likelihoods.curves([attribution.scores], ("joint",), steps=2)[0]
+    clean, perturbed = likelihoods.measure([frozenset(), frozenset(likelihoods.positions("joint"))])
     logs = pinhole.seam.log_probabilities(encode_trace(pinhole, trace), torch.tensor(trace.ids), trace.prompt_length)
     assert clean == pytest.approx(logs.mean().exp().item(), rel=1e-5)
     assert perturbed < clean
@@ -48,39 +48,41 @@ def test_the_ends_are_the_clean_and_the_fully_perturbed_likelihood(pinhole, trac
     assert curves["joint", "deletion"].response[-1] == curves["joint", "insertion"].response[0] == 0
 
 
-def test_curves_that_are_followed_no_further_than_needed_equal_those_of_every_step(pinhole, trace, attribution):
+def test_curves_that_are_followed_no_further_than_needed_equal_those_of_every_step(
+    pinhole, trace, attribution, pinhole_session
+):
     rankings = [attribution.scores, np.random.default_rng(0).random(len(trace))]
-    measure, whole = Measure(pinhole, trace), Measure(pinhole, trace)
-    for scores, found in zip(rankings, measure.curves(rankings), strict=True):
+    likelihoods, whole = ResponseLikelihoods(pinhole_session), ResponseLikelihoods(pinhole_session)
+    for scores, found in zip(rankings, likelihoods.curves(rankings), strict=True):
         for (setting, mode), curve in found.items():
-            groups = groups_of(ranked(scores, whole.deletable(setting)))
-            expected = curve_of(whole.likelihoods(states_of(groups, mode)), mass_of(scores, groups), mode)
+            groups = groups_of(ranked(scores, whole.positions(setting)))
+            expected = curve_of(whole.measure(states_of(groups, mode)), mass_of(scores, groups), mode)
             np.testing.assert_allclose(curve.response, expected.response, atol=1e-5)
             assert (curve.rise, curve.mas) == pytest.approx((expected.rise, expected.mas), abs=1e-5)
-    assert len(measure._known) < 0.9 * len(whole._known)
+    assert len(likelihoods._known) < 0.9 * len(whole._known)
 
 
-def test_states_in_batches_equal_one_at_a_time_and_are_computed_once(pinhole, trace, monkeypatch):
+def test_states_in_batches_equal_one_at_a_time_and_are_computed_once(pinhole_session, trace, monkeypatch):
     image, text = trace.positions("image"), trace.positions("question")
     states = states_of([image[:5] + text[:2], image[5:9], text[2:6]], "insertion")
-    together = Measure(pinhole, trace).likelihoods(states)
-    monkeypatch.setattr("vtrace.perturb.BATCH_TOKENS", 1)
-    measure = Measure(pinhole, trace)
-    assert measure.likelihoods(states) == pytest.approx(together, rel=1e-5)
+    together = ResponseLikelihoods(pinhole_session).measure(states)
+    monkeypatch.setattr("vtrace.tracing.perturbation.BATCH_TOKENS", 1)
+    likelihoods = ResponseLikelihoods(pinhole_session)
+    assert likelihoods.measure(states) == pytest.approx(together, rel=1e-5)
 
     def fail(*args):
         raise AssertionError("asked again for what is known")
 
     monkeypatch.setattr(Perturbation, "log_probabilities", fail)
-    assert measure.likelihoods(states[::-1]) == pytest.approx(together[::-1], rel=1e-5)
+    assert likelihoods.measure(states[::-1]) == pytest.approx(together[::-1], rel=1e-5)
 
 
-def test_perturbing_leaves_the_model_as_it_was(pinhole, trace):
+def test_perturbing_leaves_the_model_as_it_was(pinhole, trace, pinhole_session):
     embed = pinhole.model.model.visual.patch_embed
     before = pinhole.model.model.rope_deltas
     threads = torch.get_num_threads()
     image = trace.positions("image")
-    Measure(pinhole, trace).likelihoods([frozenset(image[:k]) for k in range(len(image))])
+    ResponseLikelihoods(pinhole_session).measure([frozenset(image[:k]) for k in range(len(image))])
     assert "forward" not in embed.__dict__
     assert pinhole.model.model.rope_deltas is before
     assert torch.get_num_threads() == threads
@@ -90,7 +92,7 @@ def test_the_blur_of_shapes_removes_what_the_answer_needs(pinhole):
     shapes, right = find_benchmark("shapes-dev"), 0
     for number in range(12):  # every task once
         example = shapes.example(number)
-        soft = blurred(vtrace.trace(pinhole, example), shapes.blur).images
+        soft = tuple(blur(example.images, shapes.blur))
         right += vtrace.trace(pinhole, dataclasses.replace(example, images=soft)).answer_text == example.answer
     assert right <= 3, "some questions can only be answered with yes or no"
 
@@ -103,14 +105,14 @@ def test_shapes_tells_a_ranking_from_noise(pinhole):
         session, target = TraceSession.open(pinhole, frozen), find_target(frozen, "response")
         noise = run_method("random", session, target, seed=number).scores
         measured = run_method("loo", session, target, radius=shapes.blur).scores
-        curves = Measure(pinhole, frozen, shapes.blur).curves([noise, measured], ("image",))
+        curves = ResponseLikelihoods(session, shapes.blur).curves([noise, measured], ("image",))
         rises.append([own["image", "insertion"].rise for own in curves])
     noise, measured = np.mean(rises, axis=0)
     assert noise <= 0.62
     assert measured >= noise + 0.15
 
 
-def test_likelihoods_that_are_no_numbers_are_an_error(pinhole, trace, monkeypatch):
+def test_likelihoods_that_are_no_numbers_are_an_error(pinhole_session, monkeypatch):
     monkeypatch.setattr(Perturbation, "log_probabilities", lambda self, states: torch.full((len(states), 3), torch.nan))
     with pytest.raises(ModelError, match="likelihoods are not finite; try dtype float32 or bfloat16"):
-        Measure(pinhole, trace).likelihoods([frozenset()])
+        ResponseLikelihoods(pinhole_session).measure([frozenset()])

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from vtrace.errors import InputError
-from vtrace.faithfulness.render import FORMATS, export_parquet, latex, markdown
+from vtrace.faithfulness.render import TABLE_FORMATS, export_parquet, latex, markdown, raw_rows
+from vtrace.faithfulness.rows import RunRows
 from vtrace.faithfulness.statistics import Summary, summarise
 from vtrace.faithfulness.store import Run, read_run
 from vtrace.faithfulness.tables import Line, marks, published, run_name, tabulate, together
@@ -18,7 +19,7 @@ from vtrace.faithfulness.tables import Line, marks, published, run_name, tabulat
 
 def test_tables_come_in_four_formats(run_folder):
     table = tabulate(read_run(run_folder), subsets=("all", "correct"))
-    text = {name: render(table) for name, render in FORMATS.items()}
+    text = {name: render(table) for name, render in TABLE_FORMATS.items()}
     assert "| response | 3 | image | RISE ins ↑ |" in text["markdown"]
     assert text["markdown"].count("**") >= 2 * len(table.lines)
     assert r"\begin{tabular}{lrllrr}" in text["latex"]
@@ -33,7 +34,7 @@ def test_raw_rows_are_exported_as_parquet(run_folder, tmp_path):
     for table, own in (("curve", "rise"), ("evidence", "metric")):
         export_parquet([run, run], table, tmp_path / "rows.parquet")
         loaded = parquet.read_table(tmp_path / "rows.parquet")
-        assert loaded.num_rows == 2 * len(run.rows[table]) > 0
+        assert loaded.num_rows == 2 * len(raw_rows(run, table)) > 0
         assert {"model", "method", own, "correct"} <= set(loaded.column_names)
 
 
@@ -52,9 +53,9 @@ def test_differences_and_published_numbers_stand_in_the_cells(run_folder):
     known = dataclasses.replace(
         run, settings=run.settings | {"model": "Qwen/Qwen3-VL-8B-Instruct", "benchmark": "mmstar"}
     )
-    for curve in known.rows["curve"]:
+    for curve in known.rows.curve:
         curve["method"] = {"attention": "ifr"}.get(curve["method"], curve["method"])
-    for row in known.rows["result"]:
+    for row in known.rows.result:
         row["method"] = {"attention": "ifr"}.get(row["method"], row["method"])
     table = tabulate(known, against="random", evidence=False)
     for render in (markdown, latex):
@@ -85,29 +86,21 @@ def small_run(flat=(), correct=(1, 1, 0, 0), failures=()):
     """Four items, two methods; `flat` are items whose curves are degenerate."""
     keys = [f"item-{k}" for k in range(4)]
     head = [{"item": key, "target": "response", "method": method} for key in keys for method in ("random", "centre")]
-    rows = {name: [] for name in ("evidence", "left_out", "lost")}
-    rows["failure"] = [{"item": "item-0", "method": method, "reason": reason} for method, reason in failures]
-    rows["item"] = [
+    items = [
         {"key": key, "correct": right, "verdict": "correct" if right else "wrong", "finish": "stop"}
         for key, right in zip(keys, correct, strict=True)
     ]
-    rows["result"] = head
-    rows["curve"] = [
+    curves = [
         row
-        | {
-            "setting": setting,
-            "mode": mode,
-            "rise": 0.5,
-            "mas": 0.5,
-            "degenerate": int(row["item"] in flat),
-            "unranked": 0,
-        }
+        | {"setting": setting, "mode": mode, "rise": 0.5, "mas": 0.5}
+        | {"degenerate": int(row["item"] in flat), "unranked": 0}
         for row in head
         for setting in ("image", "joint")
         for mode in ("insertion", "deletion")
     ]
+    failed = [{"item": "item-0", "method": method, "reason": reason} for method, reason in failures]
     settings = {"model": "m", "benchmark": "b", "blur": 0.25, "steps": 20, "seed": 0}
-    return Run(settings, rows)
+    return Run(settings, RunRows(item=items, result=head, curve=curves, failure=failed))
 
 
 def test_degenerate_curves_are_counted_where_they_are_and_can_be_left_out():
@@ -121,13 +114,13 @@ def test_degenerate_curves_are_counted_where_they_are_and_can_be_left_out():
 
 def test_scores_that_are_all_zero_are_counted_by_method():
     run = small_run()
-    for row in run.rows["curve"]:
+    for row in run.rows.curve:
         row["unranked"] = int((row["item"], row["method"], row["setting"]) == ("item-1", "centre", "image"))
     table = tabulate(run)
-    assert "Nothing but zeros, ranked as they stand (response, image): centre 1." in markdown(table)
+    assert "All-zero scores, ranked by position (response, image): centre 1." in markdown(table)
     assert "(response, joint)" not in markdown(table)
-    assert "Nothing but zeros" not in markdown(tabulate(run, methods=["random"]))
-    head, *rows = (line.split(",") for line in FORMATS["csv"](table).splitlines())
+    assert "All-zero scores" not in markdown(tabulate(run, methods=["random"]))
+    head, *rows = (line.split(",") for line in TABLE_FORMATS["csv"](table).splitlines())
     zeros = {(row[head.index("setting")], row[head.index("method")]): row[head.index("unranked")] for row in rows}
     assert zeros == {
         ("image", "random"): "0",
@@ -139,7 +132,7 @@ def test_scores_that_are_all_zero_are_counted_by_method():
 
 def test_notes_are_about_the_columns_that_are_shown():
     run = small_run(failures=[("random", "no noise today"), ("loo", "out of memory")])
-    run.rows["result"].append({"item": "item-0", "target": "response", "method": "loo"})
+    run.rows.result.append({"item": "item-0", "target": "response", "method": "loo"})
     assert "out of memory" not in markdown(tabulate(run, methods=["random", "centre"]))
     assert "Failed 1 times: no noise today" in markdown(tabulate(run, methods=["random", "centre"]))
     (facts,) = tabulate(run, methods=["random", "loo"]).runs.values()
@@ -157,8 +150,8 @@ def test_a_method_that_failed_everywhere_has_no_column_and_is_named_all_the_same
 def test_responses_that_were_cut_off_are_counted():
     run = small_run()
     assert "cut off" not in markdown(tabulate(run))
-    run.rows["item"][2]["finish"] = "length"
-    assert "Responses that were cut off at the token budget: 1." in markdown(tabulate(run))
+    run.rows.item[2]["finish"] = "length"
+    assert "Responses cut off at the token budget: 1." in markdown(tabulate(run))
 
 
 def test_several_runs_stand_one_below_the_other_in_one_table():
@@ -176,20 +169,20 @@ def test_several_runs_stand_one_below_the_other_in_one_table():
     assert text.count("Degenerate curves (response, image): 1.") == 1
     assert r"\begin{tabular}{llrllrr}" in latex(table)
     assert r"InternVL3\_5-8B on b & response &" in latex(together(tables, ["InternVL3_5-8B on b", "m on other"]))
-    assert {line.split(",")[0] for line in FORMATS["csv"](table).splitlines()[1:]} == set(names)
-    assert set(json.loads(FORMATS["json"](table))["runs"]) == set(names)
+    assert {line.split(",")[0] for line in TABLE_FORMATS["csv"](table).splitlines()[1:]} == set(names)
+    assert set(json.loads(TABLE_FORMATS["json"](table))["runs"]) == set(names)
 
 
 def test_a_run_in_which_everything_failed_says_why():
     run = small_run(failures=[("random", "the response has no 'Final answer:' line")])
-    run.rows["result"].clear()
+    run.rows.result.clear()
     with pytest.raises(InputError, match="the run has no results: the response has no 'Final answer:' line"):
         tabulate(run)
 
 
 def test_differences_say_what_they_are_relative_to(run_folder):
     table = tabulate(read_run(run_folder), against="random")
-    head, first, second, *_ = (line.split(",") for line in FORMATS["csv"](table).splitlines())
+    head, first, second, *_ = (line.split(",") for line in TABLE_FORMATS["csv"](table).splitlines())
     assert {first[head.index("against")], second[head.index("against")]} == {"random", ""}
-    assert json.loads(FORMATS["json"](table))["against"] == "random"
-    assert json.loads(FORMATS["json"](tabulate(read_run(run_folder), against="vtrace")))["against"] is None
+    assert json.loads(TABLE_FORMATS["json"](table))["against"] == "random"
+    assert json.loads(TABLE_FORMATS["json"](tabulate(read_run(run_folder), against="vtrace")))["against"] is None

@@ -17,7 +17,8 @@ from support import families
 from support.comparing import check_likelihoods
 from vtrace.benchmarks.benchmark import Benchmark
 from vtrace.errors import InputError
-from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
 from vtrace.lvlm.families.text import TEXT
@@ -131,7 +132,7 @@ def test_on_the_command_line(run, folder):
 def test_faithfulness_of_words_alone_has_no_image_lines(lvlm, tmp_path):
     asked = Example((), QUESTION, "words", "above")
     words = Benchmark("words", 1, lambda number: "words", lambda number: asked, blur=0.25)
-    plan = Plan(("vtrace", "random"), steps=3, max_new_tokens=8)
+    plan = EvaluationPlan(("vtrace", "random"), steps=3, max_new_tokens=8)
     evaluate(lvlm, words, plan, tmp_path)
     table = tabulate(read_run(tmp_path))
     assert {line.setting for line in table.lines} == {"joint"}

@@ -1,4 +1,4 @@
-"""The results page: its judgements follow from the numbers, and it can be made from a small run."""
+"""The results page can be made from a small run, and workers end with their parent."""
 
 from __future__ import annotations
 
@@ -9,65 +9,59 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from vtrace.faithfulness.statistics import Summary
-from vtrace.faithfulness.tables import Line
-
-DOCS = Path(__file__).parents[2] / "docs"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @pytest.fixture
-def results(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(DOCS)
-    module = importlib.import_module("results")
-    monkeypatch.setattr(module, "FIRST", ("vtrace", "vtrace-ordered", "ifr", "loo", "random"))
-    monkeypatch.setattr(module, "MAIN", (*module.FIRST, "position"))
-    monkeypatch.setattr(module, "METHODS", dict.fromkeys((*module.MAIN, "centre")))
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    return module
+def scripts(monkeypatch):
+    """Import a module of the scripts."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return importlib.import_module
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "up", "verdict"),
-    [(0.1, 0.2, True, "better"), (-0.2, -0.1, True, "worse"), (-0.1, 0.1, True, "level"), (0.1, 0.2, False, "worse")],
-)
-def test_a_method_is_better_only_where_the_interval_says_so(results, low, high, up, verdict):
-    cell = Summary(0.5, 0.4, 0.6, difference=(low + high) / 2, difference_low=low, difference_high=high)
-    line = Line("response", "all", "image", "RISE ins", up, 10, 0, {"ifr": cell}, {})
-    assert results.against(line, "ifr") == verdict
-
-
-def test_a_page_from_a_small_run(results, tmp_path):
-    args = Namespace(
-        models=["pinhole"], items=2, others=1, slowest=0, scattered=2, study_items=1, studies=[], workers=1,
-        work=tmp_path / "work",
+def test_a_page_from_a_small_run(scripts, tmp_path):
+    first = ("vtrace", "vtrace-ordered", "ifr", "loo", "random")
+    quick = (*first, "position")
+    plan = scripts("results_plan").ResultsPlan(
+        models=["pinhole"], first=first, quick=quick, every=(*quick, "centre"), studies=[], items=2, others=1,
+        slowest=0, scattered=2, study_items=1, work=tmp_path / "work", page=tmp_path / "results.md",
     )  # fmt: skip
-    results.measure(args)
-    text = results.page(args)
+    scripts("results").measure(plan)
+    text = scripts("results_page").write_page(plan).read_text()
     assert "2 test examples" in text
     assert "The benchmark" in text
     assert "Target answer, joint setting: VTrace" in text
     assert "| vtrace | vtrace-ordered | ifr | loo | random |\n" in text
-    assert "### Further quick methods" in text
+    assert "### Other quick methods" in text
     assert "| metric | vtrace | position |\n" in text
     assert "### All methods, 1 examples" in text
     assert "| loo | random | position | centre |\n" in text
     assert "| | vtrace, Pinhole (Qwen3-VL) | vtrace-ordered, Pinhole (Qwen3-VL) |\n" in text
     assert re.search(r"\| vtrace \|  \| \d+ / \d+ / \d+ \|\n", text)
     assert re.search(r"\| loo \| \d+ / \d+ / \d+ \| \d+ / \d+ / \d+ \|\n", text)
-    assert "### By how many patches show the evidence" in text
+    assert "### By number of evidence patches" in text
     assert "Methods within 0.01 of the best" in text
-    assert "The first 2 test examples whose evidence are 5 things or more" in text
-    assert "Of 15 pairs of methods, image insertion tells apart" in text
+    assert "The first 2 test examples with at least five evidence objects." in text
+    assert "Of 15 pairs of methods, image insertion distinguishes" in text
     assert "**Whole responses, by RISE**: VTrace " in text
 
 
+def test_the_plan_measures_every_example_once(scripts):
+    plan = scripts("results_plan").ResultsPlan(items=20, scattered=8)
+    numbers = plan.scattered_numbers()
+    assert len(numbers) == 8
+    assert set(numbers) == {n for n in numbers if n < 20} | set(plan.part("scattered").numbers)
+    assert len(plan.main) == len(set(plan.main)) > len(plan.first)
+    assert "heta" not in plan.part("others").methods
+    assert plan.study_limit("efficiency") == 2
+
+
 def test_workers_end_with_their_parent(tmp_path):
-    """A worker that would sleep for a minute is gone soon after its parent was killed."""
+    """A worker that would sleep for minutes is gone soon after its parent was killed."""
     script = tmp_path / "parent.py"
     script.write_text(
         f"""
@@ -75,13 +69,13 @@ import os, sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-sys.path.insert(0, {str(DOCS)!r})
+sys.path.insert(0, {str(SCRIPTS)!r})
 from results import be_worker
 
 
 def work():
     print(os.getpid(), flush=True)
-    time.sleep(60)
+    time.sleep(600)
 
 
 if __name__ == "__main__":
@@ -93,7 +87,7 @@ if __name__ == "__main__":
     worker = int(parent.stdout.readline())
     parent.kill()
     parent.communicate()
-    for _ in range(100):
+    for _ in range(600):
         try:
             os.kill(worker, 0)
         except ProcessLookupError:

@@ -8,7 +8,8 @@ import pytest
 
 from support.serving import serving
 from vtrace.benchmarks.registry import find_benchmark
-from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.run import evaluate
 
 pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 import schemathesis
@@ -19,7 +20,13 @@ from hypothesis.errors import Unsatisfiable
 @pytest.fixture(scope="module")
 def client(pinhole, tmp_path_factory):
     place = tmp_path_factory.mktemp("serve")
-    evaluate(pinhole, find_benchmark("shapes"), Plan(methods=("random",), steps=2), place / "runs" / "first", limit=1)
+    evaluate(
+        pinhole,
+        find_benchmark("shapes"),
+        EvaluationPlan(methods=("random",), steps=2),
+        place / "runs" / "first",
+        limit=1,
+    )
     with serving(lambda name: pinhole, place / "history.sqlite", place / "runs", new_tokens=8, patience=1.0) as client:
         done = client.ask(example="test-00011")[2]["id"]
         client.wait(done, "done")

@@ -9,7 +9,8 @@ import pytest
 
 from support.serving import serving
 from vtrace.benchmarks.registry import find_benchmark
-from vtrace.faithfulness.run import Plan, evaluate
+from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.report.documents import from_document
 
@@ -17,7 +18,7 @@ from vtrace.report.documents import from_document
 @pytest.fixture(scope="module")
 def runs(pinhole, tmp_path_factory):
     place = tmp_path_factory.mktemp("runs")
-    plan = Plan(methods=("vtrace", "random"), steps=3)
+    plan = EvaluationPlan(methods=("vtrace", "random"), steps=3)
     evaluate(pinhole, find_benchmark("shapes"), plan, place / "first run", limit=3)
     (place / "broken").mkdir()
     (place / "broken" / "run.sqlite").write_text("nothing of the kind")
@@ -36,7 +37,7 @@ RUN = "/api/runs/first%20run"
 def test_runs_are_listed_with_their_accuracy(client, runs):
     broken, first = client.get("/api/runs")[1]
     assert broken["error"]
-    rows = read_run(runs / "first run").rows["item"]
+    rows = read_run(runs / "first run").rows.item
     assert (first["name"], first["items"], first["graded"]) == ("first run", 3, 3)
     assert first["correct"] == sum(row["correct"] for row in rows)
 
@@ -53,16 +54,16 @@ def test_an_item_shows_what_was_measured(client, runs):
     key = client.get(f"{RUN}/items")[1]["items"][1]["key"]
     scores = client.get(f"{RUN}/items/{key}")[1]["scores"]
     rows = read_run(runs / "first run", item=key).rows
-    assert {row["item"] for row in rows["curve"]} == {key}
+    assert {row["item"] for row in rows.curve} == {key}
     assert {score["method"] for score in scores} == {"vtrace", "random"}
-    for row in rows["curve"]:
+    for row in rows.curve:
         score = next(score for score in scores if score["method"] == row["method"])
         assert score["curves"][f"{row['setting']} {row['mode']}"] == {"rise": row["rise"], "mas": row["mas"]}
     assert client.send("GET", f"{RUN}/items/{key}/picture")[2].startswith(b"\xff\xd8")
 
 
 def test_an_item_opens_with_the_very_tokens_of_the_run(client, runs):
-    row = read_run(runs / "first run").rows["item"][2]
+    row = read_run(runs / "first run").rows.item[2]
     status, _, body = client.send("POST", f"{RUN}/items/{row['key']}/explanations?methods=vtrace&methods=random")
     assert status == 202
     id = json.loads(body)["id"]
@@ -82,7 +83,7 @@ def test_only_names_on_the_list_are_looked_up(client, name):
 def test_a_broken_run_and_another_model_are_one_line(client, runs, monkeypatch):
     assert client.get("/api/runs/broken/items")[0] == 422
     monkeypatch.setattr(client.desk.models, "names", ("another",))
-    key = read_run(runs / "first run").rows["item"][0]["key"]
+    key = read_run(runs / "first run").rows.item[0]["key"]
     status, _, body = client.send("POST", f"{RUN}/items/{key}/explanations")
     assert status == 422
     assert "--model pinhole" in json.loads(body)["detail"]

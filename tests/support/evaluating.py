@@ -1,5 +1,5 @@
 """The small evaluation that several tests look at."""
 
-from vtrace.faithfulness.run import Plan
+from vtrace.faithfulness.plan import EvaluationPlan
 
-PLAN = Plan(("random", "attention"), ("response", "answer"), steps=3)
+PLAN = EvaluationPlan(("random", "attention"), ("response", "answer"), steps=3)

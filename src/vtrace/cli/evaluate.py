@@ -78,13 +78,14 @@ def evaluate_command(
         report(0, 0, "Loading PyTorch and transformers")
         from ..benchmarks.readers.lmms_eval import with_samples
         from ..benchmarks.registry import find_benchmark
-        from ..faithfulness.run import Plan, evaluate
+        from ..faithfulness.plan import EvaluationPlan
+        from ..faithfulness.run import evaluate
         from ..faithfulness.store import read_reasons
         from ..lvlm.load import find_dtype, load
         from ..methods.registry import parse_names
         from ..tracing.prompt import SYSTEM_PROMPT
 
-        plan = Plan(
+        plan = EvaluationPlan(
             methods=tuple(parse_names(methods)),
             targets=tuple(dict.fromkeys(split_names(target))),
             seed=seed,
@@ -108,9 +109,10 @@ def evaluate_command(
         lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
     with progress_bar(quiet) as report:
         path = evaluate(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
-    for table, words in (("left_out", "left out {}"), ("failure", "failed {} times")):
-        for reason, count in read_reasons(path, table).items():
-            print(f"vtrace: {words.format(count)}: {reason}", file=sys.stderr)
+    for reason, count in read_reasons(path, "left_out").items():
+        print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
+    for reason, count in read_reasons(path, "failure").items():
+        print(f"vtrace: failed {count} times: {reason}", file=sys.stderr)
     print_written([path])
     print(path)
 

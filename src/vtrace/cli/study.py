@@ -49,11 +49,11 @@ def study_command(
     quiet: QuietOption = False,
 ) -> None:
     """Run a study: an ablation or a figure, as a table and a plot. Interrupted runs resume."""
-    from ..studies.study import PROFILES, STUDIES, find_study
+    from ..studies.registry import STUDIES, find_study
 
     if name == "list":
-        for known in (*STUDIES, *PROFILES):
-            print(f"{known:<12} {find_study(known).about}")
+        for known in STUDIES.values():
+            print(f"{known.name:<12} {known.about}")
         return
     find_study(name)
     with spinner(quiet) as report:

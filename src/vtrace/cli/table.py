@@ -54,12 +54,12 @@ def table_command(
     """Print tables of runs in the paper's layout. Needs no model."""
     evidence_parquet = parquet and parquet.with_stem(f"{parquet.stem}-evidence")
     check_outputs(out, parquet, evidence_parquet)
-    from ..faithfulness.render import FORMATS, RAW, export_parquet, latex, markdown
+    from ..faithfulness.render import RAW_TABLES, TABLE_FORMATS, export_parquet, latex, markdown, raw_rows
     from ..faithfulness.store import read_run
     from ..faithfulness.tables import common_methods, run_name, tabulate, together
 
-    if format not in FORMATS:
-        raise InputError(f"unknown format {format!r}; use one of: {', '.join(FORMATS)}")
+    if format not in TABLE_FORMATS:
+        raise InputError(f"unknown format {format!r}; use one of: {', '.join(TABLE_FORMATS)}")
     found = [read_run(place) for place in runs]
     chosen = split_names(methods) if methods else common_methods(found) if len(found) > 1 else None
     tables = [
@@ -77,9 +77,9 @@ def table_command(
     if against and against not in summary.methods:
         raise InputError(f"--against {against} is not a column; the columns are: {', '.join(summary.methods)}")
     rich = {"markdown": markdown, "latex": latex}.get(format)
-    text = rich(summary, intervals, against or None) if rich else FORMATS[format](summary)
-    for rows, place in zip(RAW, (parquet, evidence_parquet), strict=True):
-        if place and any(run.rows[rows] for run in found):
+    text = rich(summary, intervals, against or None) if rich else TABLE_FORMATS[format](summary)
+    for rows, place in zip(RAW_TABLES, (parquet, evidence_parquet), strict=True):
+        if place and any(raw_rows(run, rows) for run in found):
             write_atomically(place, lambda file, rows=rows: export_parquet(found, rows, file))  # type: ignore[misc]
             print_written([place])
     if out:

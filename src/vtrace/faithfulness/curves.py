@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-STEPS = 20
-FLAT = 1e-8  # a clean likelihood that exceeds the perturbed one by less has no curve
+CURVE_STEPS = 20
+FLAT = 1e-8  # if perturbing everything lowers the likelihood by less, there is no curve
 Mode = Literal["insertion", "deletion"]
 
 
@@ -21,24 +21,24 @@ class Curve:
     mas: float
     response: tuple[float, ...]  # r: normalised, monotone, one value per step from 0 to K
     mass: tuple[float, ...]  # m: share of |u| restored, or left
-    degenerate: bool  # perturbing everything does not lower the likelihood: a ramp stands in for the curve
-    unranked: bool  # all scores are zero: the order of the sequence stands in for a ranking, a straight line for m
+    degenerate: bool  # perturbing everything does not lower the likelihood: a ramp replaces the curve
+    unranked: bool  # all scores are zero: inputs are ranked by position, and m is a straight line
 
 
 def ranked(scores: np.ndarray, positions: Sequence[int]) -> list[int]:
-    """Positions by decreasing |u|; equal ones stay in the order of the sequence."""
+    """Positions by decreasing |u|; equal scores are ranked by position."""
     size = np.abs(scores[list(positions)])
     return [positions[k] for k in np.argsort(-size, kind="stable")]
 
 
-def groups_of(order: Sequence[int], steps: int = STEPS) -> list[list[int]]:
+def groups_of(order: Sequence[int], steps: int = CURVE_STEPS) -> list[list[int]]:
     """K = min(steps, P) contiguous groups, the first P mod K of them one larger."""
     count = min(steps, len(order))
     return [part.tolist() for part in np.array_split(np.asarray(order, dtype=int), count)] if count else []
 
 
 def states_of(groups: Sequence[Sequence[int]], mode: Mode) -> list[frozenset[int]]:
-    """What is perturbed at step 0 … K. Deletion begins with nothing, insertion with everything."""
+    """What is perturbed at step 0 … K. Deletion starts with nothing, insertion with everything."""
     states = [frozenset(p for group in groups[:k] for p in group) for k in range(len(groups) + 1)]
     return states if mode == "deletion" else [states[-1] - state for state in states]
 
@@ -69,8 +69,8 @@ def curve_of(likelihoods: Sequence[float], mass: np.ndarray | None, mode: Mode) 
 
 
 def is_settled(likelihoods: Sequence[float], mode: Mode) -> bool:
-    """Whether steps between the last two of these likelihoods cannot change the curve: it is flat, or it has got to its
-    end, where a running minimum or maximum stays."""
+    """Whether steps between the last two of these likelihoods cannot change the curve: it is flat, or it has already
+    reached its end, where a running minimum or maximum stays."""
     *before, end = likelihoods
     if mode == "deletion":
         return not before[0] - end > FLAT or min(before) <= end

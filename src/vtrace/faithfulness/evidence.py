@@ -1,4 +1,4 @@
-"""Does an attribution point at what the answer depends on? Only where the truth is known by construction."""
+"""Does an attribution find what the answer depends on? Only for examples whose evidence is known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..types import Box, Trace
 
-RECALLS = (0.05, 0.10, 0.20)  # shares of the ranking that are looked at
+RECALLS = (0.05, 0.10, 0.20)  # shares of the ranking at which recall is measured
 
 
 def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
@@ -35,9 +35,9 @@ def _overlap(cell: Box, box: Box) -> bool:
 
 
 def localisation(scores: np.ndarray, positions: Sequence[int], evidence: Sequence[int]) -> dict[str, float]:
-    """Energy, pointing, rank AUC and recalls of the evidence among `positions`; ties count as their expectation.
+    """Energy, pointing, rank AUC and recalls of the evidence among `positions`; ties count as their expected value.
 
-    `base` is the share of positions that are evidence: what chance would give for energy and pointing.
+    `base` is the share of positions that are evidence: the energy and pointing expected by chance.
     """
     values = np.clip(scores[list(positions)], 0, None)
     inside = np.isin(positions, list(evidence))
@@ -63,7 +63,7 @@ def _auc(values: np.ndarray, inside: np.ndarray) -> float:
 
 
 def _recall(values: np.ndarray, inside: np.ndarray, count: int) -> float:
-    """Share of the evidence among the `count` strongest; tied ones enter in proportion."""
+    """Share of the evidence among the `count` strongest; tied positions count in proportion."""
     edge = np.sort(values)[::-1][count - 1]
     above, tied = values > edge, values == edge
     room = count - above.sum()
@@ -71,7 +71,7 @@ def _recall(values: np.ndarray, inside: np.ndarray, count: int) -> float:
 
 
 def captured_dependence(scores: np.ndarray, reference: np.ndarray, positions: Sequence[int], top: float = 0.2) -> float:
-    """Share of the measured dependence (of leave-one-out) that the strongest `top` of patches hold."""
+    """Share of the measured dependence (of leave-one-out) that the top-ranked patches hold."""
     measured = np.clip(reference[list(positions)], 0, None)
     order = np.argsort(-np.abs(scores[list(positions)]), kind="stable")[: max(1, round(top * len(positions)))]
     return float(measured[order].sum() / measured.sum()) if measured.sum() > 0 else float("nan")

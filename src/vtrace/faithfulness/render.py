@@ -8,15 +8,17 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 from ..errors import InputError
+from .rows import CurveRow, EvidenceRow
 from .statistics import Summary
 from .store import Run
 from .tables import Facts, Line, Table, marks
 
 
 def markdown(table: Table, intervals: bool = False, reference: str | None = None) -> str:
-    """`reference` is what the table was made against, if differences to it are to be shown."""
+    """`reference`: show differences to this method, which the table was made against."""
     styles = {"best": "**%s**", "second": "<u>%s</u>"}
 
     def cell(line: Line, method: str) -> str:
@@ -76,9 +78,12 @@ def as_json(table: Table) -> str:
     return json.dumps(asdict(table), indent=1) + "\n"
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "markdown": markdown, "latex": latex, "csv": comma_separated, "json": as_json,
-}  # fmt: skip
+TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "csv": comma_separated,
+    "json": as_json,
+}
 
 
 def _heads(table: Table) -> list[str]:
@@ -131,12 +136,12 @@ def _notes_on_run(facts: Facts, lines: list[Line]) -> list[str]:
     zeros = {(_who(line), line.setting): line.unranked for line in lines if line.unranked}
     for (who, setting), counts in zeros.items():
         said = ", ".join(f"{method} {count}" for method, count in counts.items())
-        notes.append(f"Nothing but zeros, ranked as they stand ({who}, {setting}): {said}.")
+        notes.append(f"All-zero scores, ranked by position ({who}, {setting}): {said}.")
     measured = facts.items - sum(facts.left_out.values())
     if facts.compared < measured:
         notes.append(f"Compared on the {facts.compared} of {measured} items that all columns have.")
     if facts.truncated:
-        notes.append(f"Responses that were cut off at the token budget: {facts.truncated}.")
+        notes.append(f"Responses cut off at the token budget: {facts.truncated}.")
     if facts.verdicts:
         right, graded = facts.verdicts.get("correct", 0), sum(facts.verdicts.values())
         others = [f", {facts.verdicts[name]} {name}" for name in ("unparsed", "undecided") if name in facts.verdicts]
@@ -144,16 +149,22 @@ def _notes_on_run(facts: Facts, lines: list[Line]) -> list[str]:
     if facts.left_out:
         notes.append(f"Left out: {sum(facts.left_out.values())} of {facts.items} items.")
         notes += [f"Left out {count}: {reason}" for reason, count in facts.left_out.items()]
-    notes += [f"Left out with unknown items: {file}: {reason}" for file, reason in facts.lost.items()]
+    notes += [f"Unreadable file, number of items unknown: {file}: {reason}" for file, reason in facts.lost.items()]
     notes += [f"Failed {count} times: {reason}" for reason, count in facts.failures.items()]
     return notes
 
 
-RAW = ("curve", "evidence")
+RawTable = Literal["curve", "evidence"]
+RAW_TABLES: tuple[RawTable, ...] = ("curve", "evidence")
 
 
-def export_parquet(runs: Sequence[Run], table: str, path: Path) -> None:
-    """Raw rows with what they belong to: curves, one per item, target, method, setting and direction; or evidence."""
+def raw_rows(run: Run, table: RawTable) -> Sequence[CurveRow] | Sequence[EvidenceRow]:
+    """Curves, one per item, target, method, setting and direction; or evidence metrics."""
+    return run.rows.curve if table == "curve" else run.rows.evidence
+
+
+def export_parquet(runs: Sequence[Run], table: RawTable, path: Path) -> None:
+    """Write the raw rows of runs, each with the settings of its run and the verdict on its item."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -161,7 +172,7 @@ def export_parquet(runs: Sequence[Run], table: str, path: Path) -> None:
         raise InputError("Parquet needs pyarrow; install it with: pip install pyarrow") from error
     rows = []
     for run in runs:
-        correct = {row["key"]: row["correct"] for row in run.rows["item"]}
+        correct = {row["key"]: row["correct"] for row in run.rows.item}
         settings = {k: json.dumps(v) if isinstance(v, dict | list | bool) else v for k, v in run.settings.items()}
-        rows += [{**settings, **row, "correct": correct[row["item"]]} for row in run.rows[table]]
+        rows += [{**settings, **row, "correct": correct[row["item"]]} for row in raw_rows(run, table)]
     parquet.write_table(arrow.Table.from_pylist(rows), path)

@@ -1,4 +1,4 @@
-"""What a table says, in the paper's layout: methods as columns, a line for every run, target, setting and metric."""
+"""Tables in the paper's layout: methods as columns, a line for every run, target, setting and metric."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any
+from typing import Literal, get_args
 
 import numpy as np
 
 from ..errors import InputError
+from .rows import RunSettings
 from .statistics import Summary, summarise
 from .store import Run
 
 EVIDENCE = ("energy", "pointing", "auc", "recall_5", "recall_10", "recall_20", "dependence_20")
-SUBSETS = ("all", "correct", "incorrect")
+Subset = Literal["all", "correct", "incorrect"]
+SUBSETS: tuple[Subset, ...] = get_args(Subset)
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Facts:
-    """What stands below the table of a run."""
+    """What the notes below the table of a run say."""
 
-    settings: dict[str, Any]
+    settings: RunSettings
     verdicts: dict[str, int]  # on answers to items that all methods have: correct, wrong, unparsed, undecided
-    items: int  # asked for, those left out included
-    compared: int  # that all methods have
-    truncated: int  # of these: responses that were cut off at the token budget
+    items: int  # including those left out
+    compared: int  # measured by all methods
+    truncated: int  # of the compared ones: responses cut off at the token budget
     left_out: dict[str, int]  # items by reason
     lost: dict[str, str]  # files of the benchmark that could not be read: reason
     failures: dict[str, int]  # of single methods, by reason
@@ -55,29 +57,47 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """A whole run, summarised; or several of them, one below the other."""
+    """A run, summarised; or several runs, one below the other."""
 
     methods: list[str]
-    against: str | None  # the method that differences, wins and losses are relative to
+    against: str | None  # the method that differences, wins and losses refer to
     lines: list[Line]
     runs: dict[str, Facts]  # by name
 
+    def find(self, target: str, setting: str, metric: str, subset: str = "all") -> Line | None:
+        """The line of a metric, if all methods have values for it."""
+        wanted = (target, subset, setting, metric)
+        return next((x for x in self.lines if (x.target, x.subset, x.setting, x.metric) == wanted), None)
+
+    def line(self, target: str, setting: str, metric: str) -> Line:
+        """The same where it has to be there."""
+        found = self.find(target, setting, metric)
+        if found is None:
+            raise InputError(f"the run has no {metric} in the {setting} setting for target {target}")
+        return found
+
 
 def tabulate(
-    run: Run, *, methods: Sequence[str] | None = None, subsets: Sequence[str] = ("all",), evidence: bool = True,
-    against: str | None = "vtrace", with_degenerate: bool = True,
-) -> Table:  # fmt: skip
+    run: Run,
+    *,
+    methods: Sequence[str] | None = None,
+    subsets: Sequence[str] = ("all",),
+    evidence: bool = True,
+    against: str | None = "vtrace",
+    with_degenerate: bool = True,
+) -> Table:
     """Summaries over the items on which every chosen method succeeded, so that columns can be compared."""
-    present = list(dict.fromkeys(row["method"] for row in run.rows["result"]))
+    present = list(dict.fromkeys(row["method"] for row in run.rows.result))
     chosen = list(methods or present)
     if missing := [name for name in chosen if name not in present]:
         raise InputError(f"the run has no results of {missing[0]}; it has: {', '.join(present) or 'none'}")
     if not chosen:
-        why = next((f": {row['reason']}" for row in run.rows["left_out"] + run.rows["failure"]), " yet")
+        reasons = [*(row["reason"] for row in run.rows.left_out), *(row["reason"] for row in run.rows.failure)]
+        why = f": {reasons[0]}" if reasons else " yet"
         raise InputError(f"the run has no results{why}")
-    correct = {row["key"]: row["correct"] for row in run.rows["item"]}
+    correct = {row["key"]: row["correct"] for row in run.rows.item}
     lines = []
-    for target in dict.fromkeys(row["target"] for row in run.rows["result"]):
+    for target in dict.fromkeys(row["target"] for row in run.rows.result):
         for subset in subsets:
             keep = _subset(correct, subset)
             lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
@@ -97,7 +117,7 @@ def together(tables: Sequence[Table], names: Sequence[str]) -> Table:
 
 def common_methods(runs: Sequence[Run]) -> list[str]:
     """Methods that all of these runs have, in the order of the first."""
-    present = [list(dict.fromkeys(row["method"] for row in run.rows["result"])) for run in runs]
+    present = [list(dict.fromkeys(row["method"] for row in run.rows.result)) for run in runs]
     common = [name for name in present[0] if all(name in others for others in present)]
     if not common:
         raise InputError("these runs have no method in common")
@@ -109,19 +129,19 @@ def run_name(run: Run) -> str:
 
 
 def _facts(run: Run, methods: list[str], everything: bool) -> Facts:
-    """`everything`: the failures of methods that have no column, too."""
-    of_method = [{row["item"] for row in run.rows["result"] if row["method"] == name} for name in methods]
+    """`everything` also counts failures of methods without a column."""
+    of_method = [{row["item"] for row in run.rows.result if row["method"] == name} for name in methods]
     common = set.intersection(*of_method)
-    compared = [row for row in run.rows["item"] if row["key"] in common]
-    failed = [row for row in run.rows["failure"] if everything or row["method"] in methods]
+    compared = [row for row in run.rows.item if row["key"] in common]
+    failed = [row for row in run.rows.failure if everything or row["method"] in methods]
     return Facts(
         run.settings,
         dict(Counter(row["verdict"] for row in compared if row["verdict"])),
-        len({row["key"] for row in run.rows["item"]} | {row["item"] for row in run.rows["left_out"]}),
+        len({row["key"] for row in run.rows.item} | {row["item"] for row in run.rows.left_out}),
         len(compared),
         sum(row["finish"] == "length" for row in compared),
-        dict(Counter(row["reason"] for row in run.rows["left_out"])),
-        {row["file"]: row["reason"] for row in run.rows["lost"]},
+        dict(Counter(row["reason"] for row in run.rows.left_out)),
+        {row["file"]: row["reason"] for row in run.rows.lost},
         dict(Counter(row["reason"] for row in failed)),
     )
 
@@ -137,7 +157,7 @@ def _curve_lines(
     run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None, with_degenerate: bool
 ) -> list[Line]:
     lines = []
-    rows = [r for r in run.rows["curve"] if r["target"] == target and r["item"] in keep]
+    rows = [r for r in run.rows.curve if r["target"] == target and r["item"] in keep]
     for setting in ("image", "joint"):
         for metric in ("rise", "mas"):
             for mode in ("insertion", "deletion"):
@@ -161,7 +181,7 @@ def _evidence_lines(
     run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None
 ) -> list[Line]:
     lines = []
-    rows = [r for r in run.rows["evidence"] if r["target"] == target and r["item"] in keep]
+    rows = [r for r in run.rows.evidence if r["target"] == target and r["item"] in keep]
     for kind in ("image", "question"):
         for metric in EVIDENCE:
             mine = {(r["method"], r["item"]): r["value"] for r in rows if (r["kind"], r["metric"]) == (kind, metric)}
@@ -180,7 +200,7 @@ def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> 
     return common, {m: np.array([values[m, i] for i in common]) for m in methods}
 
 
-def published(settings: dict[str, Any], subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
+def published(settings: RunSettings, subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
     """The paper's numbers for this model and benchmark, by method."""
     wanted = (_checkpoint(settings["model"]), settings["benchmark"], subset, setting, metric, mode)
     return _published().get(wanted, {})
@@ -197,12 +217,12 @@ def _published() -> dict[tuple[str, ...], dict[str, float]]:
 
 
 def _checkpoint(model: str) -> str:
-    """The name of the weights, wherever they are kept; InternVL's for transformers end in HF."""
+    """The name of the weights, without folder, revision and the HF of InternVL's names for transformers."""
     return PurePath(model.partition("@")[0]).name.removesuffix("-HF")
 
 
 def marks(line: Line) -> dict[str, str]:
-    """The best and the second best methods of a line; those that print alike are marked alike."""
+    """The best and second best methods of a line; equal printed values get equal marks."""
     printed = {method: f"{cell.mean:.3f}" for method, cell in line.cells.items()}
     order = sorted(set(printed.values()), key=float, reverse=line.higher_is_better)
     places = dict(zip(order, ("best", "second"), strict=False))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..benchmarks.registry import find_benchmark
 from ..errors import InputError
-from ..faithfulness.store import read_run
+from ..faithfulness.rows import ItemRow, ResultRow, RunRows
+from ..faithfulness.store import RUN_FILES, read_run
 from ..tracing.generate import Reply
 from ..types import Example
 
@@ -65,26 +65,26 @@ class Runs:
 
     def items(self, name: str, correct: bool | None, offset: int, count: int) -> tuple[int, list[ItemFacts]]:
         """How many items there are, and some of them."""
-        rows = read_run(self._place(name), ("item",)).rows["item"]
+        rows = read_run(self._place(name), ("item",)).rows.item
         if correct is not None:
             rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
         return len(rows), [_item(row) for row in rows[offset : offset + count]]
 
     def item(self, name: str, key: str) -> tuple[ItemFacts, list[ItemScores]]:
         rows = self._rows(name, key)
-        return _item(rows["item"][0]), _scores(rows)
+        return _item(rows.item[0]), _scores(rows)
 
     def frozen(self, name: str, key: str) -> tuple[str, Example, Reply]:
         """Model, example and the response as it was given then, to be explained again."""
         place = self._place(name)
-        row = self._rows(name, key)["item"][0]
+        row = self._rows(name, key).item[0]
         settings = read_run(place, ()).settings
         example = find_benchmark(settings["benchmark"]).example(row["number"])
         return settings["model"], example, Reply(json.loads(row["reply"]), row["finish"])
 
-    def _rows(self, name: str, key: str) -> dict[str, list[dict[str, Any]]]:
+    def _rows(self, name: str, key: str) -> RunRows:
         rows = read_run(self._place(name), item=key).rows
-        if not rows["item"]:
+        if not rows.item:
             raise InputError(f"there is no example {key[:100]!r} in this run")
         return rows
 
@@ -92,7 +92,7 @@ class Runs:
         if self.folder is None or not self.folder.is_dir():
             return {}
         folders = [self.folder, *(place for place in self.folder.iterdir() if place.is_dir())]
-        return {place.resolve().name: place for place in folders if any(place.glob("*.sqlite"))}
+        return {place.resolve().name: place for place in folders if any(place.glob(RUN_FILES))}
 
     def _place(self, name: str) -> Path:
         places = self._places()
@@ -105,30 +105,34 @@ class Runs:
             run = read_run(place, ("item",))
         except InputError as error:
             return RunFacts(name, "", "", 0, 0, 0, str(error))
-        graded = [row["correct"] for row in run.rows["item"] if row["correct"] is not None]
+        graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
         return RunFacts(
-            name, run.settings["model"], run.settings["benchmark"], len(run.rows["item"]), sum(graded), len(graded)
+            name, run.settings["model"], run.settings["benchmark"], len(run.rows.item), sum(graded), len(graded)
         )
 
 
-def _item(row: dict[str, Any]) -> ItemFacts:
+def _item(row: ItemRow) -> ItemFacts:
     correct = None if row["correct"] is None else bool(row["correct"])
     return ItemFacts(
         row["key"], row["number"], row["question"], row["response"], row["answer"], row["gold"], correct, row["tokens"]
     )
 
 
-def _scores(rows: dict[str, list[dict[str, Any]]]) -> list[ItemScores]:
-    def of(table: str, head: dict[str, Any]) -> list[dict[str, Any]]:
-        return [row for row in rows[table] if (row["target"], row["method"]) == (head["target"], head["method"])]
-
-    found = [
-        ItemScores(
-            head["method"], head["target"], head["image_share"], head["seconds"],
-            {f"{c['setting']} {c['mode']}": {"rise": c["rise"], "mas": c["mas"]} for c in of("curve", head)},
-            {f"{e['kind']} {e['metric']}": e["value"] for e in of("evidence", head)},
-        )
-        for head in rows["result"]
-    ]  # fmt: skip
-    failed = [ItemScores(f["method"], f["target"], None, None, {}, {}, f["reason"]) for f in rows["failure"]]
+def _scores(rows: RunRows) -> list[ItemScores]:
+    found = [_measured(rows, result) for result in rows.result]
+    failed = [ItemScores(f["method"], f["target"], None, None, {}, {}, f["reason"]) for f in rows.failure]
     return found + failed
+
+
+def _measured(rows: RunRows, result: ResultRow) -> ItemScores:
+    target, method = result["target"], result["method"]
+    curves = [row for row in rows.curve if (row["target"], row["method"]) == (target, method)]
+    evidence = [row for row in rows.evidence if (row["target"], row["method"]) == (target, method)]
+    return ItemScores(
+        method,
+        target,
+        result["image_share"],
+        result["seconds"],
+        {f"{row['setting']} {row['mode']}": {"rise": row["rise"], "mas": row["mas"]} for row in curves},
+        {f"{row['kind']} {row['metric']}": row["value"] for row in evidence},
+    )

@@ -1,4 +1,4 @@
-"""Studies: every one is well-formed, and one runs to its table and plot."""
+"""Studies of variants: every one is well-formed, and small ones run to their table and plot."""
 
 from __future__ import annotations
 
@@ -10,22 +10,31 @@ from PIL import Image
 
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
-from vtrace.faithfulness.store import read_run
-from vtrace.faithfulness.tables import tabulate
 from vtrace.methods.registry import METHODS
-from vtrace.studies.plots import draw
-from vtrace.studies.run import run_study
-from vtrace.studies.study import STUDIES, Study, find_study
-from vtrace.system.files import read_lines
+from vtrace.studies.registry import STUDIES, find_study
+from vtrace.studies.run import measure_study, run_study
+from vtrace.studies.store import StudyStore
+from vtrace.studies.study import StudySetup
+from vtrace.studies.variant_plots import MeanCurves, ParameterLines, PlacedVariant
+from vtrace.studies.variant_study import Variant, VariantStudy
+
+VARIANT_STUDIES = [name for name, study in STUDIES.items() if isinstance(study, VariantStudy)]
+GUESSES = {"a": Variant("random"), "b": Variant("centre"), "c": Variant("position")}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.fixture(scope="module")
+def setup(pinhole):
+    benchmark = find_benchmark("shapes-dev")
+    return StudySetup(pinhole, benchmark, 0, benchmark.blur)
+
+
+@pytest.mark.parametrize("name", VARIANT_STUDIES)
 def test_variants_are_methods_with_options_they_have(name):
     study = STUDIES[name]
-    for label, (method, options) in study.variants.items():
-        METHODS[method].check(label, options)
-    if study.plot == "lines":
-        points = [variant for series in study.series.values() for _, variant in series]
+    for label, variant in study.variants.items():
+        METHODS[variant.method].check(label, variant.options)
+    if isinstance(study.plot, ParameterLines):
+        points = [place.variant for series in study.plot.series.values() for place in series]
         assert points
         assert set(points) <= set(study.variants)
 
@@ -35,8 +44,8 @@ def test_an_unknown_study_is_named():
         find_study("nope")
 
 
-def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhole, tmp_path, monkeypatch):
-    tiny = Study("three ways to guess", {"a": ("random", {}), "b": ("centre", {}), "c": ("position", {})})
+def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhole, setup, tmp_path, monkeypatch):
+    tiny = VariantStudy("tiny", "three ways to guess", GUESSES)
     monkeypatch.setitem(STUDIES, "tiny", tiny)
     page, *plots = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=2)
     text = page.read_text()
@@ -49,12 +58,34 @@ def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhol
     def fail(*args, **kwargs):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("vtrace.faithfulness.run._item", fail)
+    monkeypatch.setattr("vtrace.studies.variant_study.measure_item", fail)
     assert run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=2)[0].read_text() == text
-    run = read_run(tmp_path / "tiny")
-    for plot in ("lines", "curves"):
-        other = Study("drawn otherwise", tiny.variants, plot, "x", {"s": [(1.0, "a"), (2.0, "b")]})
-        assert all(path.exists() for path in draw(plot, other, run, tabulate(run), tmp_path))
+    findings = measure_study(tiny, setup, tmp_path / "tiny", 2)
+    for plot in (ParameterLines("x", {"s": [PlacedVariant(1.0, "a"), PlacedVariant(2.0, "b")]}), MeanCurves()):
+        report = replace(tiny, plot=plot).report(findings)
+        assert all(ax.lines for ax in report.figure.axes)
+
+
+def test_only_what_failed_is_measured_again(setup, tmp_path, monkeypatch):
+    broken = [True]
+
+    def sometimes(session, target):
+        if broken:
+            raise InputError("not today")
+        return METHODS["centre"].run(session, target)
+
+    monkeypatch.setitem(METHODS, "broken", replace(METHODS["centre"], run=sometimes))
+    tiny = VariantStudy("tiny", "one fails", {"a": Variant("random"), "b": Variant("broken")}, targets=("response",))
+    first = measure_study(tiny, setup, tmp_path, 1).found["dev-00000"]
+    assert [row["method"] for row in first.result] == ["a"]
+    assert [row["method"] for row in first.failure] == ["b"]
+    broken.clear()
+    second = measure_study(tiny, setup, tmp_path, 1).found["dev-00000"]
+    assert second.result[:1] == first.result  # with the seconds it took then
+    assert [row["method"] for row in second.result] == ["a", "b"]
+    assert second.failure == []
+    assert len(second.curve) == 2 * len(first.curve)
+    assert second.item == first.item
 
 
 def test_variants_that_fail_everywhere_are_not_drawn_and_said_to_fail(pinhole, tmp_path, monkeypatch):
@@ -62,39 +93,40 @@ def test_variants_that_fail_everywhere_are_not_drawn_and_said_to_fail(pinhole, t
         raise InputError("not today")
 
     monkeypatch.setitem(METHODS, "broken", replace(METHODS["centre"], run=fail))
-    tiny = Study("one works", {"a": ("random", {}), "b": ("broken", {})}, targets=("response",))
+    tiny = VariantStudy("tiny", "one works", {"a": Variant("random"), "b": Variant("broken")}, targets=("response",))
     monkeypatch.setitem(STUDIES, "tiny", tiny)
     page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=1)
     assert "| metric | a |\n" in page.read_text()
     assert "Failed everywhere: b: broken: not today" in page.read_text()
-    monkeypatch.setitem(STUDIES, "none", replace(tiny, variants={"b": ("broken", {})}))
+    monkeypatch.setitem(STUDIES, "none", replace(tiny, name="none", variants={"b": Variant("broken")}))
     with pytest.raises(InputError, match="the run has no results: broken: not today"):
         run_study("none", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=1)
 
 
-def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinhole, tmp_path, monkeypatch):
+def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinhole, setup, tmp_path, monkeypatch):
     shapes = find_benchmark("shapes-dev")
 
-    def example(number):  # Pinhole is seldom wrong, so some of the truth is changed
+    def example(number):  # Pinhole is rarely wrong, so some of the truth is changed
         known = shapes.example(number)
         return replace(known, answer="no such thing") if number in (3, 4, 7) else known
 
-    tiny = Study("right and wrong", {"a": ("random", {})}, subsets=("correct", "incorrect"))
+    tiny = VariantStudy("tiny", "right and wrong", {"a": Variant("random")}, subsets=("correct", "incorrect"))
     monkeypatch.setitem(STUDIES, "tiny", tiny)
     changed = replace(shapes, example=example)
     page, *_ = run_study("tiny", pinhole, changed, tmp_path, limit=4)
-    run = read_run(tmp_path / "tiny")
-    assert [(row["key"], row["correct"]) for row in run.rows["item"]] == [
-        ("dev-00000", 1), ("dev-00001", 1), ("dev-00003", 0), ("dev-00004", 0),
-    ]  # fmt: skip
-    assert "| response, incorrect | 2 |" in page.read_text()
-    assert len(read_lines(tmp_path / "tiny" / "verdicts.jsonl")) == 5  # the search stops when it has enough
+    text = page.read_text()
+    assert "| response, incorrect | 2 |" in text
 
     def fail(*args, **kwargs):
         raise AssertionError("asked again")
 
-    monkeypatch.setattr("vtrace.studies.balance.trace", fail)
-    text = page.read_text()
+    monkeypatch.setattr("vtrace.studies.balanced_answers.trace", fail)
+    found = measure_study(tiny, replace(setup, benchmark=changed), tmp_path / "tiny", 4).found
+    assert [(key, rows.item[0]["correct"]) for key, rows in found.items()] == [
+        ("dev-00000", True), ("dev-00001", True), ("dev-00003", False), ("dev-00004", False),
+    ]  # fmt: skip
+    with StudyStore(tmp_path / "tiny", {}) as store:
+        assert len(store.verdicts()) == 5  # the search stops when it has enough
     assert run_study("tiny", pinhole, changed, tmp_path, limit=4)[0].read_text() == text
 
 
@@ -128,7 +160,7 @@ def test_evaluate_and_table_on_the_command_line(run, tmp_path):
         (("table", tmp_path / "nowhere"), "there is no run at"),
         (("table", folder, "--format", "word"), "unknown format 'word'"),
         (("table", folder, "--methods", "ifr"), "the run has no results of ifr"),
-        (("table", folder, "--against", "ifr"), "--against ifr is none of the columns; there are: random, centre"),
+        (("table", folder, "--against", "ifr"), "--against ifr is not a column; the columns are: random, centre"),
         (("table", folder, "--subsets", "half"), "unknown subset 'half'"),
         (("evaluate", "--benchmark", "nope"), "unknown benchmark 'nope'"),
         (("evaluate", "--shard", "two"), "cannot read --shard"),

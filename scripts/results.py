@@ -1,0 +1,151 @@
+"""Measure everything that docs/results.md says, and write it: `make results`. Interrupted runs resume; see --help."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+import torch
+from results_page import write_page
+from results_plan import MANY_IN_WORDS, RUN_KINDS, SLOWEST, TIMED_STUDIES, ResultsPlan, RunKind
+
+from vtrace.benchmarks.registry import find_benchmark
+from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.run import evaluate
+from vtrace.faithfulness.verdicts import COMPARED_TARGETS
+from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.lvlm.load import load
+from vtrace.studies.run import run_study
+from vtrace.system.files import write_atomically
+from vtrace.types import Progress
+
+
+class RunJob(NamedTuple):
+    """A worker's share of the test split."""
+
+    model: str
+    kind: RunKind
+    worker: int
+
+
+class StudyJob(NamedTuple):
+    """A study of one model."""
+
+    model: str
+    study: str
+
+
+def measure(plan: ResultsPlan) -> None:
+    """Measure all runs and studies that are missing."""
+    runs = [[RunJob(model, kind, k) for model in plan.models for k in range(plan.workers)] for kind in RUN_KINDS]
+    studies = [StudyJob(model, study) for model in plan.models for study in plan.studies]
+    side_by_side = [job for job in studies if job.study not in TIMED_STUDIES]
+    _run_rounds(plan, [*runs, side_by_side])
+    for job in studies:
+        if job.study in TIMED_STUDIES:
+            run_job(plan, job)
+
+
+def _run_rounds(plan: ResultsPlan, rounds: Sequence[Sequence[RunJob | StudyJob]]) -> None:
+    """One round after the other, as all shares of a worker are in one file."""
+    if plan.workers == 1:
+        for job in chain(*rounds):
+            run_job(plan, job)
+        return
+    # Processes of one thread each: on a CPU, two of them do more than one with two threads.
+    with ProcessPoolExecutor(plan.workers, get_context("spawn"), be_worker) as pool:
+        for jobs in rounds:
+            for done in [pool.submit(run_job, plan, job) for job in jobs]:
+                done.result()
+
+
+def be_worker() -> None:
+    """One thread for the work; and nothing is measured for a parent that was killed."""
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def run_job(plan: ResultsPlan, job: RunJob | StudyJob) -> None:
+    lvlm, folder = load(job.model), plan.work / job.model
+    if isinstance(job, StudyJob):
+        dev, limit = find_benchmark("shapes-dev"), plan.study_limit(job.study)
+        report = _reporter(f"{job.model}, {job.study}")
+        run_study(job.study, lvlm, dev, folder / "studies", limit=limit, progress=report)
+        return
+    part, shard = plan.part(job.kind), (job.worker + 1, plan.workers)
+    methods = EvaluationPlan(tuple(part.methods), COMPARED_TARGETS)
+    report = _reporter(f"{job.model}, {job.kind} {shard[0]}/{shard[1]}")
+    place = folder / part.folder
+    evaluate(lvlm, find_benchmark("shapes"), methods, place, only=part.numbers, shard=shard, progress=report)
+
+
+def _reporter(title: str) -> Progress:
+    began = time.monotonic()
+
+    def report(done: int, total: int, label: str = "") -> None:
+        minutes = (time.monotonic() - began) / 60
+        print(f"{title}: {done}/{total} ({minutes:.1f} min)", file=sys.stderr, flush=True)
+
+    return report
+
+
+@contextmanager
+def timed(path: Path) -> Iterator[None]:
+    """Add the minutes of a block to those in a file, also when it is interrupted."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        spent = (json.loads(path.read_text()) if path.exists() else 0.0) + (time.monotonic() - began) / 60
+        write_atomically(path, lambda file: file.write_text(json.dumps(spent)))
+
+
+def main() -> None:
+    default = ResultsPlan()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    add = parser.add_argument
+    add("--models", nargs="+", default=list(default.models), choices=list(EMBEDDED))
+    add("--items", type=int, default=default.items, help="test examples for all methods that are not slow")
+    add("--others", type=int, default=default.others, help=f"test examples for the slow ones except {SLOWEST}")
+    add("--slowest", type=int, default=default.slowest, help=f"test examples for {SLOWEST}")
+    many = f"test examples with at least {MANY_IN_WORDS} evidence objects"
+    add("--scattered", type=int, default=default.scattered, help=many)
+    add("--study-items", type=int, default=default.study_items, help="dev examples per study")
+    add("--studies", nargs="*", default=list(default.studies))
+    add("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")
+    add("--work", type=Path, default=default.work, help="folder of runs and studies")
+    add("--page", type=Path, default=default.page, help="the page to write")
+    add("--page-only", action="store_true", help="write the page from what has been measured")
+    args = vars(parser.parse_args())
+    page_only = args.pop("page_only")
+    plan = ResultsPlan(**args)
+    if not page_only:
+        with timed(plan.work / "minutes.json"):
+            measure(plan)
+    print(f"wrote {write_page(plan)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What `scripts/results.py` measures: which models, methods and studies, and on how many examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from vtrace.benchmarks.registry import SHAPES_SIZE
+from vtrace.benchmarks.shapes.sample import sample
+from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.methods.registry import METHODS, names_of
+from vtrace.studies.registry import STUDIES, find_study
+
+DOCS = Path(__file__).parents[1] / "docs"
+SLOWEST = "heta"  # minutes for an explanation
+TITLES = {"pinhole": "Pinhole (Qwen3-VL)", "pinhole-internvl": "Pinhole-InternVL (InternVL)"}
+MANY = 5  # evidence objects: more than a step of a curve shows of the 48 to 64 patches of Pinhole
+MANY_IN_WORDS = "five"
+MORE_EXAMPLES = {"budget": 36}  # of a quick study: few answers need the inputs once their reasoning is frozen
+TIMED_STUDIES = ("efficiency",)  # these measure time, and so run alone
+# The first table has the paper's methods, ours, a reference, and noise.
+FIRST = (
+    "vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "loo",
+    "random",
+)  # fmt: skip
+
+RunKind = Literal["others", "main", "slowest", "scattered"]
+# All methods come first, as one metric needs leave-one-out beside them.
+RUN_KINDS: tuple[RunKind, ...] = ("others", "main", "slowest", "scattered")
+
+
+class Part(NamedTuple):
+    """Methods, and the numbers of the test examples they are measured on."""
+
+    methods: Sequence[str]
+    numbers: Sequence[int]
+    folder: str
+
+
+@dataclass(frozen=True)
+class ResultsPlan:
+    """On every example: all methods that are not slow, and two that are. The other slow ones run on a subset, and the
+    slowest on a smaller one."""
+
+    models: Sequence[str] = tuple(EMBEDDED)
+    first: Sequence[str] = FIRST  # methods of the first table
+    quick: Sequence[str] = tuple(names_of("instant", "quick"))
+    every: Sequence[str] = tuple(METHODS)
+    studies: Sequence[str] = tuple(STUDIES)
+    items: int = 200  # test examples for the main methods
+    others: int = 8  # for all methods but the slowest
+    slowest: int = 2
+    scattered: int = 60  # with many evidence objects
+    study_items: int = 16  # dev examples per study
+    workers: int = 1
+    work: Path = Path("build/results")  # runs and studies
+    page: Path = field(default=DOCS / "results.md")
+
+    @property
+    def main(self) -> list[str]:
+        """Methods that run on every example."""
+        return [*self.first, *(name for name in self.quick if name not in self.first)]
+
+    def part(self, kind: RunKind) -> Part:
+        if kind == "main":
+            return Part(self.main, range(self.items), "test")
+        if kind == "others":
+            return Part([name for name in self.every if name != SLOWEST], range(self.others), "test")
+        if kind == "slowest":
+            return Part([SLOWEST], range(self.slowest), "test")
+        more = [number for number in self.scattered_numbers() if number >= self.items]  # the others are measured
+        return Part(self.main, more, "scattered")
+
+    def scattered_numbers(self) -> list[int]:
+        """Numbers of the first test examples with many evidence objects."""
+        return list(islice(_scattered(), self.scattered))
+
+    def study_limit(self, name: str) -> int:
+        return MORE_EXAMPLES.get(name) or min(self.study_items, find_study(name).limit)
+
+
+def _scattered() -> Iterator[int]:
+    return (number for number in range(SHAPES_SIZE) if len(sample("test", number).evidence_boxes) >= MANY)

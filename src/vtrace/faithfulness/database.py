@@ -1,0 +1,105 @@
+"""SQLite files of measurements: one writer, one set of settings, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from ..errors import InputError
+from ..system.files import locked
+
+_META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
+
+
+class Database:
+    """A file that one process at a time may write to, and that refuses other settings than its own.
+
+    Args:
+        path: the file; it is made if it does not exist.
+        schema: tables of a new file.
+        version: of the schema; a file of another version is refused.
+        settings: what everything in the file has in common.
+    """
+
+    def __init__(self, path: Path, schema: str, version: int, settings: Mapping[str, Any]):
+        self.path = path
+        self._lock = locked(path)
+        try:
+            with readable(path):
+                self.connection = sqlite3.connect(path)
+        except BaseException:
+            self._lock.close()
+            raise
+        try:
+            self._open(schema, version, settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, schema: str, version: int, settings: Mapping[str, Any]) -> None:
+        with readable(self.path):
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            if not self.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                with self.connection:  # a file whose making is interrupted stays empty
+                    self.connection.executescript(f"BEGIN; {_META} {schema}")
+                    self.connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(version),))
+                    self.connection.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
+            before = read_settings(self.connection, self.path, version)
+        for key, value in settings.items():
+            if before.get(key) != json.loads(json.dumps(value)):
+                raise InputError(
+                    f"{self.path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out"
+                )
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing."""
+        with readable(self.path), self.connection:
+            yield self.connection
+
+    def fetch(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with readable(self.path):
+            return self.connection.execute(query, values).fetchall()
+
+    def close(self) -> None:
+        self.connection.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def read_settings(connection: sqlite3.Connection, path: Path, version: int) -> dict[str, Any]:
+    found = dict(connection.execute("SELECT key, value FROM meta"))
+    if found.get("version") != str(version):
+        raise InputError(
+            f"{path} has format version {found.get('version')}, but this program reads version {version}; "
+            "run again with another --out"
+        )
+    return json.loads(found["settings"])
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Errors of the database as something a user can act on."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "full" in str(error):
+            raise InputError(
+                f"the disk is full; {path} keeps all finished items, free some space and run again"
+            ) from error
+        raise InputError(f"cannot use {path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"{path} is damaged ({error}); move it away and run again") from error

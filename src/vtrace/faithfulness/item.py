@@ -1,0 +1,220 @@
+"""One item of an evaluation: freeze its response, attribute it by every method, and measure the attributions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..attribution.result import Attribution
+from ..benchmarks.benchmark import Benchmark
+from ..benchmarks.grading import CORRECT, grade
+from ..errors import InputError, VTraceError, running
+from ..lvlm.model import Lvlm
+from ..methods.loo import measured_dependence
+from ..methods.registry import find_method, needs_layers, run_method
+from ..methods.session import TraceSession
+from ..system.peak_memory import PeakMemory
+from ..tracing.generate import Reply, retrace, trace
+from ..tracing.targets import find_target
+from ..types import Example, Kind, Trace
+from .curves import Curve
+from .evidence import captured_dependence, evidence_positions, localisation
+from .likelihoods import CurveKind, ResponseLikelihoods
+from .plan import EvaluationPlan, item_seed
+from .rows import CurveRow, EvidenceRow, FailureRow, ItemRow, ResultRow, RunRows
+from .store import FrozenResponse
+
+
+class ChangedExampleError(InputError):
+    """An example is no longer the one that the run asked about."""
+
+
+@dataclass(frozen=True)
+class FrozenItem:
+    """An example of a benchmark and the frozen response to it."""
+
+    key: str
+    number: int
+    example: Example
+    trace: Trace
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that a response was given to, and is judged by."""
+        asked = (self.trace.question, self.example.answer, self.example.response)
+        digest = hashlib.sha256(repr(asked).encode())
+        for image in self.trace.images:
+            digest.update(repr(image.size).encode() + image.tobytes())
+        return digest.hexdigest()[:16]
+
+
+class Attributed(NamedTuple):
+    """One attribution of an item, under the names that its rows have."""
+
+    target: str
+    method: str
+    attribution: Attribution
+
+
+def freeze_item(
+    lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, index: int, before: FrozenResponse | None = None
+) -> FrozenItem:
+    """Ask the model, or take up the response of an earlier session."""
+    example, key = benchmark.example(index), benchmark.key(index)
+    with running("the response"):
+        if before is None:
+            frozen = trace(lvlm, example, system=plan.system, max_new_tokens=plan.max_new_tokens)
+        else:
+            frozen = retrace(lvlm, example, Reply(before.ids, before.finish), plan.system)
+    item = FrozenItem(key, index, example, frozen)
+    if before and before.asked != item.fingerprint:
+        raise ChangedExampleError(
+            f"{key} has another picture, question or answer than in this run; choose another --out"
+        )
+    return item
+
+
+def measure_item(
+    lvlm: Lvlm, plan: EvaluationPlan, item: FrozenItem, radius: float, wanted: Sequence[tuple[str, str]]
+) -> RunRows:
+    """The rows of one item for the wanted targets and methods. A method that fails has a row that says so."""
+    with running("the perturbation"):
+        keep = needs_layers([plan.method(name) for _, name in wanted])
+        session = TraceSession.open(lvlm, item.trace, keep_layers=keep)
+        likelihoods = ResponseLikelihoods(session, radius)
+        rows = RunRows(item=[_item_row(item, likelihoods)])
+    found = _attribute_all(plan, item, session, radius, wanted, rows)
+    with running("the perturbation"):
+        curves = likelihoods.curves([one.attribution.scores for one in found], steps=plan.steps)
+    reference = _reference(plan, session, radius)
+    for one, own_curves in zip(found, curves, strict=True):
+        rows.curve.extend(_curve_row(item.key, one, kind, curve) for kind, curve in own_curves.items())
+        rows.evidence.extend(_evidence_rows(item.key, one, reference))
+    return rows
+
+
+def _item_row(item: FrozenItem, likelihoods: ResponseLikelihoods) -> ItemRow:
+    frozen = item.trace
+    verdict = grade(item.example, frozen.answer_text)
+    clean, image, joint = likelihoods.measure(
+        [frozenset(), frozenset(likelihoods.positions("image")), frozenset(likelihoods.positions("joint"))]
+    )
+    return ItemRow(
+        key=item.key,
+        number=item.number,
+        asked=item.fingerprint,
+        question=frozen.question,
+        response=frozen.response,
+        answer=frozen.answer_text,
+        gold=item.example.answer,
+        verdict=verdict,
+        correct=CORRECT[verdict] if verdict else None,
+        tokens=len(frozen),
+        image_tokens=len(frozen.positions("image")),
+        finish=frozen.finish,
+        reply=json.dumps(list(frozen.ids[frozen.prompt_length :])),
+        clean=clean,
+        image_perturbed=image,
+        joint_perturbed=joint,
+    )
+
+
+def _attribute_all(
+    plan: EvaluationPlan,
+    item: FrozenItem,
+    session: TraceSession,
+    radius: float,
+    wanted: Sequence[tuple[str, str]],
+    rows: RunRows,
+) -> list[Attributed]:
+    """Run the methods; what they cost, and which of them failed, becomes rows."""
+    # The blur that hides the picture from a method is the one that hides it from the model afterwards.
+    defaults = {"seed": item_seed(plan.seed, item.number), "radius": radius}
+    memory = PeakMemory(session.lvlm.device)
+    found = []
+    for target, method in wanted:
+        try:
+            with memory.measure():
+                timed = session.timed(partial(_attribute, plan, session, target, method, defaults))
+        except VTraceError as error:
+            rows.failure.append(FailureRow(item=item.key, target=target, method=method, reason=str(error)))
+            continue
+        found.append(Attributed(target, method, timed.result))
+        rows.result.append(
+            ResultRow(
+                item=item.key,
+                target=target,
+                method=method,
+                options=json.dumps(dict(timed.result.options)),
+                image_share=timed.result.image_share,
+                seconds=timed.seconds,
+                own_seconds=timed.own_seconds,
+                memory=memory.peak,
+            )
+        )
+    return found
+
+
+def _attribute(
+    plan: EvaluationPlan, session: TraceSession, target: str, name: str, defaults: dict[str, Any]
+) -> Attribution:
+    method = plan.method(name)
+    known = find_method(method).options
+    options = {key: value for key, value in defaults.items() if key in known} | dict(plan.options.get(name, {}))
+    return run_method(method, session, find_target(session.trace, target), plan.calibrates(name), **options)
+
+
+def _reference(plan: EvaluationPlan, session: TraceSession, radius: float) -> np.ndarray | None:
+    """The measured dependence on every input, if leave-one-out, whose passes it shares, is among the methods."""
+    if not any(find_method(plan.method(name)).reference for name in plan.methods):
+        return None
+    try:
+        with running("leave-one-out"):
+            return measured_dependence(session, radius)
+    except VTraceError:  # the method has failed for the same reason, which is recorded
+        return None
+
+
+def _curve_row(key: str, one: Attributed, kind: CurveKind, curve: Curve) -> CurveRow:
+    return CurveRow(
+        item=key,
+        target=one.target,
+        method=one.method,
+        setting=kind.setting,
+        mode=kind.mode,
+        rise=_number(curve.rise),
+        mas=_number(curve.mas),
+        degenerate=curve.degenerate,
+        unranked=curve.unranked,
+        response=json.dumps(curve.response),
+        mass=json.dumps(curve.mass),
+    )
+
+
+def _evidence_rows(key: str, one: Attributed, reference: np.ndarray | None) -> list[EvidenceRow]:
+    """Localisation where the evidence is known; the captured share of the dependence where that was measured."""
+    scores, frozen = one.attribution.scores, one.attribution.trace
+    found: list[tuple[Kind, str, float]] = []
+    kinds: tuple[Kind, ...] = ("image", "question")
+    for kind, truth in zip(kinds, evidence_positions(frozen), strict=True):
+        values = localisation(scores, frozen.positions(kind), truth) if truth else {}
+        found += [(kind, metric, value) for metric, value in values.items()]
+    image = frozen.positions("image")
+    if reference is not None and image:
+        found.append(("image", "dependence_20", captured_dependence(scores, reference, image)))
+    return [
+        EvidenceRow(item=key, target=one.target, method=one.method, kind=kind, metric=metric, value=_number(value))
+        for kind, metric, value in found
+    ]
+
+
+def _number(value: float) -> float | None:
+    """None for what is not a number, as the database has it."""
+    return None if math.isnan(value) else value

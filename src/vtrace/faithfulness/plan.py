@@ -1,0 +1,84 @@
+"""What an evaluation measures, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..benchmarks.benchmark import Benchmark
+from ..errors import InputError
+from ..lvlm.model import Lvlm
+from ..methods.registry import find_method
+from ..tracing.generate import MAX_NEW_TOKENS
+from ..tracing.prompt import SYSTEM_PROMPT
+from .curves import CURVE_STEPS
+from .rows import RunSettings
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What is measured. Everything but the lists of methods and targets has to stay the same within a run."""
+
+    methods: tuple[str, ...]
+    targets: tuple[str, ...] = ("response",)
+    seed: int = 0
+    blur: float | None = None  # None: the benchmark's own
+    steps: int = CURVE_STEPS
+    calibrated: bool | tuple[str, ...] = False  # calibrate all methods as stage 3 does, or those of these names
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)  # further names: the method behind each
+    max_new_tokens: int = MAX_NEW_TOKENS
+    system: str = SYSTEM_PROMPT
+
+    def check(self) -> None:
+        if self.blur is not None:
+            check_blur(self.blur)
+        if self.steps < 1:
+            raise InputError(f"a curve needs at least 1 step, not {self.steps}")
+        for target in self.targets:
+            if target not in ("response", "answer"):
+                raise InputError(f"target {target!r} cannot be evaluated; use response, answer, or both")
+        if stray := set(self.options) - set(self.methods):
+            raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
+        for name in self.methods:
+            find_method(self.method(name)).check(name, dict(self.options.get(name, {})))
+
+    def method(self, name: str) -> str:
+        """The method that a name stands for."""
+        return self.variants.get(name, name)
+
+    def calibrates(self, name: str) -> bool:
+        return self.calibrated if isinstance(self.calibrated, bool) else name in self.calibrated
+
+    def radius(self, benchmark: Benchmark) -> float:
+        """Radius of the blur, as a share of the longer side."""
+        return self.blur or benchmark.blur
+
+    def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> RunSettings:
+        """What a run directory remembers, and refuses to mix."""
+        return RunSettings(
+            model=lvlm.name,
+            revision=lvlm.revision,
+            dtype=lvlm.dtype,
+            benchmark=benchmark.name,
+            blur=self.radius(benchmark),
+            steps=self.steps,
+            seed=self.seed,
+            calibrated=self.calibrated if isinstance(self.calibrated, bool) else list(self.calibrated),
+            options=self.options,
+            variants=self.variants,
+            max_new_tokens=self.max_new_tokens,
+            system=self.system,
+        )
+
+
+def check_blur(radius: float) -> float:
+    if radius <= 0:
+        raise InputError(f"blur radius must be positive, not {radius:g}; give a share of the longer side")
+    return radius
+
+
+def item_seed(seed: int, number: int) -> int:
+    """The seed of one item: every item has different noise."""
+    return seed * 1_000_003 + number

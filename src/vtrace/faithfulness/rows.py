@@ -1,0 +1,130 @@
+"""The rows of a run, as its database keeps them: one type per table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from ..types import Finish
+
+TableName = Literal["item", "result", "curve", "evidence", "failure", "left_out", "lost"]
+
+
+class RunSettings(TypedDict):
+    """What all rows of a run have in common. A run made with other settings is refused."""
+
+    model: str
+    revision: str
+    dtype: str
+    benchmark: str
+    blur: float  # radius, as a share of the longer side
+    steps: int
+    seed: int
+    calibrated: bool | list[str]
+    options: Mapping[str, Mapping[str, Any]]  # of methods, by name
+    variants: Mapping[str, str]  # further names: the method behind each
+    max_new_tokens: int
+    system: str
+
+
+class ItemRow(TypedDict):
+    """One example and the frozen response to it."""
+
+    key: str
+    number: int
+    asked: str  # fingerprint of what the response was given to
+    question: str
+    response: str
+    answer: str | None
+    gold: str | None
+    verdict: str | None
+    correct: int | None  # 1, 0, or None where it is unknown
+    tokens: int
+    image_tokens: int
+    finish: Finish
+    reply: str  # tokens of the response, as JSON
+    clean: float  # likelihood of the response with all inputs,
+    image_perturbed: float  # with every patch blurred,
+    joint_perturbed: float  # and with every word padded as well
+
+
+class ResultRow(TypedDict):
+    """One attribution: an item, a target and a method."""
+
+    item: str
+    target: str
+    method: str
+    options: str  # JSON
+    image_share: float
+    seconds: float  # as if it had run alone
+    own_seconds: float  # without what it shares with other methods
+    memory: int | None  # bytes
+
+
+class CurveRow(TypedDict):
+    """One perturbation curve of an attribution. The database keeps what is not a number as None."""
+
+    item: str
+    target: str
+    method: str
+    setting: str
+    mode: str
+    rise: float | None
+    mas: float | None
+    degenerate: int
+    unranked: int
+    response: str  # heights of the curve, as JSON
+    mass: str  # JSON
+
+
+class EvidenceRow(TypedDict):
+    """One metric of how an attribution finds the known evidence."""
+
+    item: str
+    target: str
+    method: str
+    kind: str  # image, question
+    metric: str
+    value: float | None
+
+
+class FailureRow(TypedDict):
+    """Why one method has no attribution of an item."""
+
+    item: str
+    target: str
+    method: str
+    reason: str
+
+
+class LeftOutRow(TypedDict):
+    """Why an item could not be measured at all."""
+
+    item: str
+    reason: str
+
+
+class LostRow(TypedDict):
+    """A file of the benchmark that could not be read."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """Rows by table: those of a whole run, or those that one item adds to it."""
+
+    item: list[ItemRow] = field(default_factory=list)
+    result: list[ResultRow] = field(default_factory=list)
+    curve: list[CurveRow] = field(default_factory=list)
+    evidence: list[EvidenceRow] = field(default_factory=list)
+    failure: list[FailureRow] = field(default_factory=list)
+    left_out: list[LeftOutRow] = field(default_factory=list)
+    lost: list[LostRow] = field(default_factory=list)
+
+    def extend(self, more: RunRows) -> None:
+        """Add the rows of another run, or of another item."""
+        for table, rows in vars(more).items():
+            getattr(self, table).extend(rows)

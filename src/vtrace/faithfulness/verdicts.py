@@ -1,0 +1,161 @@
+"""What the numbers of a run say, in sentences: which method beats which, and whether the benchmark can tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Literal, get_args
+
+from .store import Run
+from .tables import Line, Table, tabulate
+
+Standing = Literal["better", "level", "worse"]
+COMPARED_TARGETS = ("response", "answer")
+COMPARED_METRICS = ("RISE", "MAS")
+TARGETS_AND_SETTINGS = tuple(product(COMPARED_TARGETS, ("image", "joint")))
+COMPARISONS = 2 * len(TARGETS_AND_SETTINGS) * len(COMPARED_METRICS)  # of two methods: insertion and deletion
+NOISE_AT_MOST, SIGNAL_AT_LEAST = 0.62, 0.15  # image insertion of random order; and by how much leave-one-out is above
+NEAR_BEST = 0.01
+
+# What VTrace does, by the standings of its rival in insertion and in deletion.
+BY_DIRECTION: Mapping[frozenset[Standing], str] = {
+    frozenset({"worse"}): "beats",
+    frozenset({"worse", "level"}): "beats in one direction and is level in the other with",
+    frozenset({"level"}): "is level with",
+    frozenset({"level", "better"}): "**loses in one direction** and is level in the other with",
+    frozenset({"better"}): "**loses to**",
+    frozenset({"worse", "better"}): "beats in one direction and **loses in the other** to",
+}
+# What VTrace does, by the standings of its rival wherever the two are not level.
+OVERALL: Mapping[frozenset[Standing], str] = {
+    frozenset({"worse"}): "beats",
+    frozenset(): "is level with",
+    frozenset({"worse", "better"}): "is better in some comparisons and worse in others than",
+    frozenset({"better"}): "**loses to**",
+}
+
+
+def standing(line: Line, method: str) -> Standing:
+    """The method against the one that the table was made against: level where the interval contains zero."""
+    cell = line.cells[method]
+    if cell.difference_low is None or cell.difference_low <= 0 <= (cell.difference_high or 0):
+        return "level"
+    return "better" if (cell.difference_low > 0) == line.higher_is_better else "worse"
+
+
+def count_standings(table: Table, method: str) -> dict[Standing, int]:
+    """How often the method is better, level and worse, over all lines of a table."""
+    counts = Counter(standing(line, method) for line in table.lines)
+    return {name: counts[name] for name in get_args(Standing)}
+
+
+def all_comparisons(table: Table) -> list[str]:
+    """What holds and what does not, comparison by comparison, with the numbers."""
+    return [
+        *(_against_rivals(table, metric, *where) for metric in COMPARED_METRICS for where in TARGETS_AND_SETTINGS),
+        *(_ordered_against_sum(table, *where) for where in TARGETS_AND_SETTINGS),
+        *(
+            _evidence_order(table, target, metric, name)
+            for metric, name in (("auc", "Rank AUC"), ("energy", "Energy"))
+            for target in COMPARED_TARGETS
+        ),
+    ]
+
+
+def _against_rivals(table: Table, metric: str, target: str, setting: str) -> str:
+    lines = _both_directions(table, target, setting, metric)
+    rivals = [name for name in table.methods if name not in ("vtrace", "vtrace-ordered", "random")]
+    grouped = _group({rival: _standings(lines, rival) for rival in rivals}, BY_DIRECTION)
+    named = {words: [f"{rival} {_means(lines, rival)}" for rival in group] for words, group in grouped.items()}
+    own = f"VTrace ({metric} insertion/deletion {_means(lines, 'vtrace')})"
+    return f"Target {target}, {setting} setting: {own} {_sentence(named)}."
+
+
+def _ordered_against_sum(table: Table, target: str, setting: str) -> str:
+    said = []
+    for metric in COMPARED_METRICS:
+        lines = _both_directions(table, target, setting, metric)
+        insertion, deletion = (standing(line, "vtrace-ordered") for line in lines)
+        said.append(
+            f"{metric} {_means(lines, 'vtrace-ordered')} against {_means(lines, 'vtrace')}, {insertion} in insertion, "
+            f"{deletion} in deletion"
+        )
+    return f"Ordered paths against the paper's sum, target {target}, {setting} setting: {'; '.join(said)}."
+
+
+def _evidence_order(table: Table, target: str, metric: str, name: str) -> str:
+    cells = table.line(target, "image evidence", metric).cells
+    order = ", ".join(f"{m} {cells[m].mean:.3f}" for m in sorted(cells, key=lambda m: -cells[m].mean))
+    return f"{name} of evidence patches, target {target}: {order}."
+
+
+def overall_comparisons(table: Table) -> list[str]:
+    """The same in few words: both settings and both directions together."""
+    found = []
+    for target, metric in product(COMPARED_TARGETS, COMPARED_METRICS):
+        lines = [line for line in table.lines if line.target == target and line.metric.startswith(metric)]
+        rivals = [name for name in table.methods if name != "vtrace"]
+        grouped = _group({rival: _standings(lines, rival) - {"level"} for rival in rivals}, OVERALL)
+        what = "Answers" if target == "answer" else "Whole responses"
+        found.append(f"**{what}, by {metric}**: VTrace {_sentence(grouped)}.")
+    return found
+
+
+def _standings(lines: Sequence[Line], rival: str) -> frozenset[Standing]:
+    return frozenset(standing(line, rival) for line in lines)
+
+
+def _group(rivals: Mapping[str, frozenset[Standing]], words: Mapping[frozenset[Standing], str]) -> dict[str, list[str]]:
+    """Rivals by what VTrace does to them, in the order of the words."""
+    grouped: dict[str, list[str]] = {said: [] for said in words.values()}
+    for rival, standings in rivals.items():
+        grouped[words[standings]].append(rival)
+    return grouped
+
+
+def _sentence(grouped: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{words} {', '.join(group)}" for words, group in grouped.items() if group)
+
+
+def discrimination(table: Table) -> str:
+    """Whether rankings can be told from noise, and how many of them are close to the best."""
+    image = table.line("response", "image", "RISE ins")
+    noise, measured = image.cells["random"].mean, image.cells["loo"].mean
+    fair = noise <= NOISE_AT_MOST and measured - noise >= SIGNAL_AT_LEAST
+    close = []
+    for target in COMPARED_TARGETS:
+        heights = [cell.mean for cell in table.line(target, "image", "RISE ins").cells.values()]
+        near = sum(max(heights) - height < NEAR_BEST for height in heights)
+        close.append(
+            f"{near} of {len(heights)} for target {target}, where means range from {min(heights):.3f} to "
+            f"{max(heights):.3f}"
+        )
+    return (
+        f"The benchmark {'separates' if fair else 'does not separate'} rankings from noise: in image insertion, random "
+        f"order reaches {noise:.3f} (required: at most {NOISE_AT_MOST}), leave-one-out {measured:.3f} (required: at "
+        f"least {SIGNAL_AT_LEAST} more). Methods within {NEAR_BEST} of the best: {'; '.join(close)}."
+    )
+
+
+def distinguished_pairs(run: Run, methods: Sequence[str]) -> str:
+    """How many pairs of methods differ by more than chance, which no threshold on means can tell."""
+    curves = [row for row in run.rows.curve if (row["setting"], row["mode"]) == ("image", "insertion")]
+    part = replace(run, rows=replace(run.rows, curve=curves))
+    tables = {own: tabulate(part, methods=methods, against=own, evidence=False) for own in methods}
+    pairs = list(combinations(methods, 2))
+    counts = []
+    for target in COMPARED_TARGETS:
+        lines = {own: table.line(target, "image", "RISE ins") for own, table in tables.items()}
+        apart = sum(standing(lines[own], other) != "level" for own, other in pairs)
+        counts.append(f"{apart} for target {target}")
+    return f"Of {len(pairs)} pairs of methods, image insertion distinguishes {' and '.join(counts)}."
+
+
+def _both_directions(table: Table, target: str, setting: str, metric: str) -> list[Line]:
+    return [table.line(target, setting, f"{metric} {mode}") for mode in ("ins", "del")]
+
+
+def _means(lines: Sequence[Line], method: str) -> str:
+    return "/".join(f"{line.cells[method].mean:.3f}" for line in lines)

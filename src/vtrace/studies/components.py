@@ -1,0 +1,16 @@
+"""What each stage of VTrace contributes: leave one out at a time."""
+
+from __future__ import annotations
+
+from .variant_study import Variant, VariantStudy
+
+COMPONENTS_STUDY = VariantStudy(
+    "components",
+    "what centring, multi-hop and calibration contribute",
+    {
+        "VTrace": Variant("vtrace"),
+        "no centring": Variant("vtrace", {"centring": False}),
+        "no multi-hop": Variant("vtrace", {"multihop": False}),
+        "no calibration": Variant("vtrace", {"calibrate": False}),
+    },
+)

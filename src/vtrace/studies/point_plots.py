@@ -1,0 +1,88 @@
+"""Plots of points: a panel per quantity, a line or a dot per series, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..faithfulness.statistics import Summary
+from .figures import INK, add_legend, new_figure, series_colour, set_labels
+
+
+@dataclass(frozen=True)
+class PlotPanel:
+    """Axes of a plot."""
+
+    x: str
+    y: str
+    log_x: bool = False
+    log_y: bool = False
+    scatter: bool = False  # one dot per series, at the mean of its points
+    from_zero: bool = False  # heights can be compared
+    ticks: Mapping[float, str] | None = None
+
+
+class MeanPoint(NamedTuple):
+    """A place on the x axis, and the heights there over all examples."""
+
+    x: float
+    y: Summary
+
+
+SeriesMeans = Mapping[tuple[str, str], Sequence[MeanPoint]]  # by panel and series
+
+
+def draw_panels(panels: Mapping[str, PlotPanel], means: SeriesMeans) -> Figure:
+    """All panels beside each other, with one legend."""
+    labels = list(dict.fromkeys(label for _, label in means))
+    figure, axes = new_figure(1, len(panels), 1 + 4.4 * len(panels), 4.2)
+    for ax, (title, panel) in zip(axes[0], panels.items(), strict=True):
+        set_labels(ax, title, panel.x, panel.y)
+        if panel.log_x:
+            ax.set_xscale("log")
+        if panel.log_y:
+            ax.set_yscale("log")
+        series = {label: means.get((title, label), []) for label in labels}
+        for number, (label, points) in enumerate(series.items()):
+            _draw_series(ax, panel, series_colour(number), label, points)
+        if panel.scatter:
+            _name_dots(ax, {label: points[0] for label, points in series.items() if points})
+        else:
+            _set_ticks(ax, panel, sorted({point.x for points in series.values() for point in points}))
+        if panel.from_zero:
+            ax.set_ylim(bottom=0)
+    return add_legend(figure, axes, labels)
+
+
+def _draw_series(ax: Axes, panel: PlotPanel, colour: str, label: str, points: Sequence[MeanPoint]) -> None:
+    x, size = [point.x for point in points], 6 if panel.scatter else 3.5
+    ax.plot(x, [point.y.mean for point in points], "-", marker="o", ms=size, color=colour, label=label)
+    ax.fill_between(x, [p.y.low for p in points], [p.y.high for p in points], color=colour, alpha=0.12)
+
+
+def _set_ticks(ax: Axes, panel: PlotPanel, places: Sequence[float]) -> None:
+    ticks = panel.ticks or {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in places}
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.minorticks_off()
+
+
+def _name_dots(ax: Axes, dots: Mapping[str, MeanPoint]) -> None:
+    """Write names beside dots, as colour alone would not tell; alternately above and below, as dots may coincide."""
+    for number, (label, dot) in enumerate(sorted(dots.items(), key=lambda named: named[1].x)):
+        above = number % 2 == 0
+        ax.annotate(
+            label,
+            (dot.x, dot.y.mean),
+            (3, 5 if above else -5),
+            textcoords="offset points",
+            fontsize=7,
+            color=INK,
+            rotation=40 if above else -40,
+            rotation_mode="anchor",
+            va="bottom" if above else "top",
+        )
+    ax.margins(x=0.15, y=0.35)

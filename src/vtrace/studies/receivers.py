@@ -1,0 +1,11 @@
+"""Where a target is read, which the paper leaves open."""
+
+from __future__ import annotations
+
+from .variant_study import Variant, VariantStudy
+
+RECEIVERS_STUDY = VariantStudy(
+    "receivers",
+    "reading the target at its predictors or at its own tokens",
+    {"predictors": Variant("vtrace"), "tokens": Variant("vtrace", {"receivers": "token"})},
+)

@@ -1,0 +1,42 @@
+"""All studies: the paper's ablations and figures, and our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InputError
+from .blur import BLUR_STUDY
+from .budget import BUDGET_STUDY
+from .calibration import CALIBRATION_STUDY
+from .components import COMPONENTS_STUDY
+from .correctness import CORRECTNESS_STUDY
+from .credit import CREDIT_STUDY
+from .curves import CURVES_STUDY
+from .efficiency import EFFICIENCY_STUDY
+from .gamma import GAMMA_STUDY
+from .hops import HOPS_STUDY
+from .ordered import ORDERED_STUDY
+from .receivers import RECEIVERS_STUDY
+from .study import Study
+
+_ALL: tuple[Study[Any], ...] = (
+    COMPONENTS_STUDY,
+    GAMMA_STUDY,
+    HOPS_STUDY,
+    CURVES_STUDY,
+    CORRECTNESS_STUDY,
+    RECEIVERS_STUDY,
+    CALIBRATION_STUDY,
+    ORDERED_STUDY,
+    BUDGET_STUDY,
+    CREDIT_STUDY,
+    BLUR_STUDY,
+    EFFICIENCY_STUDY,
+)
+STUDIES: dict[str, Study[Any]] = {study.name: study for study in _ALL}
+
+
+def find_study(name: str) -> Study[Any]:
+    if name not in STUDIES:
+        raise InputError(f"unknown study {name!r}; there are: {', '.join(STUDIES)}")
+    return STUDIES[name]
