@@ -1,6 +1,6 @@
 """The cost of attribution methods in bare forward passes: `python bench/methods.py [--json]`.
 
-The decoder and the clock are those of bench/overhead.py. Every method runs alone, from a fresh recorded
+The decoder and the clock are those of bench/overhead.py. Every method runs alone, from a fresh instrumented
 pass, so nothing is shared; targets are the whole response of 256 tokens, or an answer of 5. Peak memory is
 that of a fresh process, relative to one that does a bare pass.
 """
@@ -12,10 +12,11 @@ import json
 import statistics
 import subprocess
 import sys
-import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
-from overhead import RESPONSE, Subject, high_water_mark
+from overhead import CLOCKS, RESPONSE, Subject, high_water_mark
 
 from vtrace.methods.registry import needs_layers, run_method
 from vtrace.methods.session import TraceSession
@@ -51,23 +52,27 @@ def run(name: str, subject: Subject, trace: Trace) -> None:
     run_method(name, session, target)
 
 
-def measure(tokens: int, repeats: int) -> list[dict]:
+def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> list[dict]:
     subject = Subject(tokens)
     trace = frozen(subject)
     ratios: dict[str, list[float]] = {name: [] for name in TIMED}
+    counts: dict[str, int] = {}
     for turn in range(repeats + 1):
         for name in TIMED:  # a bare pass beside every method: what slows the machine down slows both
-            began = time.perf_counter()
+            if not turn:  # the first round warms up
+                counts[name] = subject.count_passes(partial(run, name, subject, trace))
+                continue
+            began = clock()
             subject.bare()
-            middle = time.perf_counter()
+            middle = clock()
             run(name, subject, trace)
-            if turn:
-                ratios[name].append((time.perf_counter() - middle) / (middle - began))
+            ratios[name].append((clock() - middle) / (middle - began))
         print(f"round {turn} of {repeats}", file=sys.stderr)
     return [
         {
             "method": name, "tokens": tokens, "target": ANSWER if name in ON_ANSWER else RESPONSE,
-            "passes": round(statistics.median(ratios[name]), 2), "limit": LIMITS.get(name),
+            "passes": round(statistics.median(ratios[name]), 2), "forward_passes": counts[name],
+            "limit": LIMITS.get(name),
         }
         for name in TIMED
     ]  # fmt: skip
@@ -84,6 +89,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1024, help="for times")
     parser.add_argument("--memory-tokens", type=int, default=2048, help="for memory; 0 leaves it out")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:
@@ -91,7 +97,7 @@ def main() -> None:
         subject.bare() if args.peak == "bare" else run(args.peak, subject, frozen(subject))
         print(high_water_mark())
         return
-    times = measure(args.tokens, args.repeats) if args.repeats else []
+    times = measure(args.tokens, args.repeats, CLOCKS[args.clock]) if args.repeats else []
     memory: dict[str, float] = {}
     if args.memory_tokens:
         bare = peak(args.memory_tokens, "bare")

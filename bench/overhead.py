@@ -1,8 +1,9 @@
 """The cost of an explanation in bare forward passes: `python bench/overhead.py [--json]`.
 
 A randomly initialised Qwen3-VL decoder of over 100 million parameters, the real seam, the real stages.
-Ratios are medians over interleaved rounds in one process, so that a noisy machine disturbs both sides alike;
-peak memory is measured in a fresh process each, as the high-water mark of resident memory.
+Ratios are medians over interleaved rounds in one process, so that a busy machine disturbs both sides equally.
+`--clock processor` compares processor time instead of time on the clock. Forward passes are counted. Peak memory is the
+high-water mark of resident memory, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
@@ -78,7 +81,7 @@ class Subject:
     def bare(self) -> None:
         self.seam.log_probabilities(self.arguments, self.ids, self.start)
 
-    def captured(self) -> torch.Tensor:
+    def instrumented(self) -> torch.Tensor:
         matrix = PairwiseMatrix(len(self.ids), [self.image, self.question])
         with self.seam.capture(matrix.add):
             self.seam.log_probabilities(self.arguments, self.ids, self.start)
@@ -86,7 +89,7 @@ class Subject:
 
     def explanation(self, separately: bool = False) -> None:
         """One target: the whole response. `separately`: every response token as a target of its own."""
-        pairwise = self.captured()
+        pairwise = self.instrumented()
         image, question = self.image.tolist(), self.question.tolist()
         self.seam.log_probabilities_padded(self.arguments, self.ids, self.start, [image, question, image + question])
         columns = torch.zeros(len(self.ids), RESPONSE if separately else 1)
@@ -94,22 +97,41 @@ class Subject:
             columns[self.start - 1 + k, k if separately else 0] = 1
         log_scores(pairwise, columns)
 
+    def count_passes(self, run: Callable[[], object]) -> int:
+        """Sequences that the decoder computes during a run."""
+        counted: list[int] = []
+        decoder = self.model.model.language_model
+        hook = decoder.register_forward_pre_hook(
+            lambda module, args, kwargs: counted.append(len(kwargs["inputs_embeds"])), with_kwargs=True
+        )
+        try:
+            run()
+        finally:
+            hook.remove()
+        return sum(counted)
 
-def measure(tokens: int, repeats: int) -> dict[str, float]:
+
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+
+
+def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> dict[str, Any]:
     subject = Subject(tokens)
     runs = {
         "bare": subject.bare,
-        "captured": subject.captured,
+        "instrumented": subject.instrumented,
         "explanation": subject.explanation,
         "all_tokens": lambda: subject.explanation(separately=True),
     }
     times: dict[str, list[float]] = {name: [] for name in runs}
+    passes: dict[str, int] = {}
     for turn in range(repeats + 1):
         for name, run in runs.items():
-            began = time.perf_counter()
+            if not turn:  # the first round warms up
+                passes[name] = subject.count_passes(run)
+                continue
+            began = clock()
             run()
-            if turn:  # the first round warms up
-                times[name].append(time.perf_counter() - began)
+            times[name].append(clock() - began)
 
     def ratio(name: str, to: str) -> float:
         """Median over rounds of the ratio inside a round: what slows a whole round down cancels."""
@@ -119,7 +141,8 @@ def measure(tokens: int, repeats: int) -> dict[str, float]:
         "tokens": tokens,
         "parameters": subject.parameters,
         "seconds": round(statistics.median(times["bare"]), 3),
-        "captured": ratio("captured", "bare"),
+        "forward_passes": passes,
+        "instrumented": ratio("instrumented", "bare"),
         "explanation": ratio("explanation", "bare"),
         "all_tokens": ratio("all_tokens", "explanation"),
         "memory": round(peak(tokens, "explanation") / peak(tokens, "bare"), 3),
@@ -145,13 +168,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--peak", choices=("bare", "explanation"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:
         getattr(Subject(args.tokens[0]), args.peak)()
         print(high_water_mark())
         return
-    rows = [measure(tokens, args.repeats) for tokens in args.tokens]
+    rows = [measure(tokens, args.repeats, CLOCKS[args.clock]) for tokens in args.tokens]
     if args.json:
         print(json.dumps({"rows": rows}, indent=1))
         return
@@ -161,7 +185,7 @@ def main() -> None:
     print(f"{'tokens':>7} {'bare [s]':>9} {'instrumented':>13} {'explanation':>12} {'all tokens':>11} {'memory':>7}")
     for row in rows:
         print(
-            f"{row['tokens']:7d} {row['seconds']:9.2f} {row['captured']:12.2f}x {row['explanation']:11.2f}x "
+            f"{row['tokens']:7d} {row['seconds']:9.2f} {row['instrumented']:12.2f}x {row['explanation']:11.2f}x "
             f"{row['all_tokens']:10.2f}x {row['memory']:6.2f}x"
         )
 

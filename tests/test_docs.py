@@ -1,43 +1,254 @@
-"""Documents that cannot lie: the command-line reference is what the commands print, links lead somewhere."""
+"""Documents that cannot go stale: what they say is compared with the code, the files and the measurements."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 import sys
-from pathlib import Path
+from fractions import Fraction
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
 
+import click
 import pytest
+import typer
 
-from vtrace.methods.registry import METHODS
+import vtrace
+from support.pages import ROOT, stated_method_costs, stated_overheads, table_with, tables_of
+from vtrace.cli.main import app
+from vtrace.lvlm.families.supported import FAMILIES
+from vtrace.methods.flashtrace import span_scores, stop_tokens
+from vtrace.methods.registry import METHODS, Method, run_method
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.targets import find_target
 
-ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+SOURCE = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+MAKE_TARGETS = set(re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE))
+RESULT_COLUMNS = {  # of the README's table, and the method of docs/results.md behind each
+    "ordered paths (ours)": "vtrace-ordered",
+    "IFR + multi-hop": "ifr-multihop",
+    "VTrace": "vtrace",
+    "IFR": "ifr",
+    "FlashTrace": "flashtrace",
+    "rollout": "rollout",
+    "AttnLRP": "attnlrp",
+    "leave-one-out": "loo",
+    "random": "random",
+}
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
 
 
 def test_the_command_line_reference_is_current():
-    command = [sys.executable, ROOT / "scripts" / "cli_reference.py"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (ROOT / "docs" / "cli.md").read_text() == printed.stdout, "run: make docs"
+    script = re.search(r"^docs:.*\n\t\$\(BIN\)/python (\S+)", MAKEFILE, re.MULTILINE)[1]
+    printed = subprocess.run([sys.executable, ROOT / script], capture_output=True, text=True, check=True)
+    assert text_of("docs/cli.md") == printed.stdout, "run: make docs"
 
 
-def test_every_method_stands_in_the_index_as_it_is_in_the_code_with_its_options_on_its_page():
-    index = (ROOT / "docs" / "methods" / "README.md").read_text()
-    for name, method in METHODS.items():
-        slow = " †" if method.speed == "slow" else ""
-        row = re.search(rf"\| `{name}`{slow} \| \[\w+\]\((\w+\.md)\) \| (.*) \|\n", index)
-        assert row, name
-        assert row[2] == f"{method.about} | {method.cost} | {method.status}"
-        page = (ROOT / "docs" / "methods" / row[1]).read_text()
-        assert all(f"`{option}`" in page for option in method.options), name
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", NAMES)
 def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert link.startswith("http") or (page.parent / link).exists(), link
+    for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)):
+        assert link.startswith("http") or ((ROOT / page).parent / link).exists(), link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", NAMES)
 def test_no_page_has_a_gap(page):
-    assert "<!--" not in page.read_text()
+    assert "<!--" not in text_of(page)
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_files_that_are_mentioned_exist(page):
+    for place in re.findall(r"`((?:src|tests|docs|bench|scripts|examples)/[\w./-]+)`", text_of(page)):
+        assert (ROOT / place).exists(), place
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_commands_that_are_mentioned_exist(page):
+    text = text_of(page)
+    for target in re.findall(r"(?:`|^)make\s+([\w-]+)", text, re.MULTILINE):
+        assert target in MAKE_TARGETS, f"make {target}"
+    for module in re.findall(r"python -m (vtrace[\w.]*)", text):
+        assert find_spec(module), module
+    for script in re.findall(r"python ((?:bench|scripts|docs|examples)/\S+?\.py)", text):
+        assert (ROOT / script).exists(), script
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_options_of_commands_exist(page):
+    commands = typer.main.get_command(app).commands
+    for line in re.findall(r"^\s*(?:\S+=\S+ )?(vtrace \w.*)$", text_of(page), re.MULTILINE):
+        for command in re.split(r" && | \| ", line.partition("  #")[0].partition("     (")[0]):
+            words = shlex.split(command.partition(" > ")[0])
+            if words[:1] != ["vtrace"] or words[1].startswith("-"):
+                continue
+            known = {flag for option in commands[words[1]].params for flag in options_of(option)}
+            assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, command
+
+
+def options_of(parameter: click.Parameter) -> list[str]:
+    return [*parameter.opts, *parameter.secondary_opts, "--help"]
+
+
+def test_the_index_of_methods_is_the_registry():
+    rows = table_with("docs/methods/README.md", "name", "page", "cost in forward passes")
+    stated = [[row["name"], *list(row.values())[2:]] for row in rows]
+    assert stated == [
+        [f"`{name}`" + " †" * (m.speed == "slow"), m.about, m.cost, m.status] for name, m in METHODS.items()
+    ]
+
+
+def page_of(method: str) -> str:
+    index = table_with("docs/methods/README.md", "name", "page")
+    row = next(row for row in index if row["name"].split("`")[1] == method)
+    return "docs/methods/" + re.search(r"\((\w+\.md)\)", row["page"])[1]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_page_lists_the_options_of_its_method_with_their_defaults(name):
+    stated: dict[str, Any] = {}
+    for row in table_with(page_of(name), "option", "default"):
+        if row.get("method", f"`{name}`") == f"`{name}`" and row["option"] != "none":
+            options = re.findall(r"`(\w+)`", row["option"])
+            stated |= zip(options, map(value_of, row["default"].split(", ")), strict=True)
+    assert stated == pytest.approx(METHODS[name].options)
+
+
+def value_of(text: str) -> Any:
+    """A default as a page writes it: `"word"`, `True`, 0.5 or 1/12."""
+    if text.startswith("`"):
+        return {"True": True, "False": False, "None": None}.get(text.strip("`"), text.strip('`"'))
+    return float(Fraction(text))
+
+
+def forward_passes(method: Method) -> int:
+    """The number that the cost of a method begins with."""
+    return int(re.match(r"\d+", method.cost)[0])
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.speed != "slow"])
+def test_a_method_runs_as_many_forward_passes_as_the_tables_say(pinhole, trace, name):
+    counted: list[int] = []
+    session = TraceSession.open(pinhole, trace)
+    hook = pinhole.seam.decoder.register_forward_pre_hook(
+        lambda module, args, kwargs: counted.append(len(kwargs["inputs_embeds"])), with_kwargs=True
+    )
+    try:
+        run_method(name, session, find_target(trace, "answer"))
+    finally:
+        hook.remove()
+    assert sum(counted) == forward_passes(METHODS[name])
+
+
+@pytest.mark.slow
+def test_the_effect_of_stop_tokens_in_the_ratio_of_flashtrace(monkeypatch):
+    """As much as the page says: the public package sets their scores to zero before it forms the ratio."""
+
+    def masked(session, *arguments):
+        scores, residual = span_scores(session, *arguments)
+        return scores * ~stop_tokens(session.trace), residual
+
+    lvlm = vtrace.load("pinhole-internvl")
+    effects = []
+    for number in range(6):
+        frozen = vtrace.trace(lvlm, vtrace.example(f"test-{number}"))
+        session = TraceSession.open(lvlm, frozen)
+        for target in map(partial(find_target, frozen), ("response", "answer")):
+            ours = run_method("flashtrace", session, target).scores[frozen.inputs]
+            with monkeypatch.context() as patched:
+                patched.setattr("vtrace.methods.flashtrace.span_scores", masked)
+                theirs = run_method("flashtrace", session, target).scores[frozen.inputs]
+            effects.append(abs(ours - theirs).max() / ours.max())
+    percent = re.search(r"changes by\s+up\s+to\s+(\d+)\s+%", text_of("docs/methods/flashtrace.md"))[1]
+    assert round(100 * max(effects)) == int(percent)
+
+
+def test_numbers_of_methods_and_families():
+    assert f"all {len(METHODS)} methods" in text_of("README.md")
+    assert f"{len(METHODS)} attribution methods" in text_of("CHANGELOG.md")
+    families = " ".join(row["families"] for row in table_with("README.md", "how verified", "families"))
+    assert all(family.name in families for family in FAMILIES)
+    assert len(FAMILIES) == 12, "the changelog says: eleven families of vision-language models, and text-only decoders"
+
+
+@pytest.mark.parametrize("model", ["pinhole", "pinhole-internvl"])
+def test_the_readme_has_the_accuracies_of_the_embedded_models(model):
+    folder = "checkpoint" if model == "pinhole" else "checkpoint_internvl"
+    measured = json.loads(text_of(f"src/vtrace/pinhole/{folder}/accuracy.json"))
+    (rows,) = [table.rows for table in tables_of(ROOT / "README.md") if table.heads[0] == "task"]
+    first = 1 if model == "pinhole" else 3
+    stated = {row[0]: (row[first], row[first + 1], row[5]) for row in rows}
+    assert stated == {
+        task: tuple(f"{facts[column]:.3f}" for column in ("accuracy", "blank", "majority"))
+        for task, facts in measured["tasks"].items()
+    }
+    assert f"{measured['mean']:.3f}" in text_of("README.md")
+
+
+def test_the_readme_has_the_numbers_of_the_results():
+    chapters = re.split(r"^## ", text_of("docs/results.md"), flags=re.MULTILINE)
+    rows = table_with("README.md", *RESULT_COLUMNS)
+    assert len(rows) == 8
+    for row in rows:
+        model, target, setting = row[""].split(", ")
+        chapter = next(c for c in chapters if c.startswith(f"{model} ("))
+        measured = rise_insertion(chapter, {"answers": "answer", "whole responses": "response"}[target], setting)
+        assert {column: row[column] for column in RESULT_COLUMNS} == {
+            column: measured[method] for column, method in RESULT_COLUMNS.items()
+        }, row[""]
+
+
+def rise_insertion(chapter: str, target: str, setting: str) -> dict[str, str]:
+    """Means by method from the first table of the test split."""
+    lines = chapter.partition("### Test split")[2].splitlines()
+    heads = next(line for line in lines if line.startswith("| target"))
+    row = next(line for line in lines if re.match(rf"\| {target} \| 200 \| {setting} \| RISE ins", line))
+    return {
+        head.strip(): re.sub(r"[^\d.]", "", re.sub(r"</?u>", "", cell))
+        for head, cell in zip(heads.split("|")[1:-1], row.split("|")[1:-1], strict=True)
+    }
+
+
+def test_the_claims_under_the_results_are_those_of_the_table():
+    rows = table_with("README.md", *RESULT_COLUMNS)
+    assert all(float(row["ordered paths (ours)"]) > float(row["VTrace"]) for row in rows), "ahead of it in every row"
+
+
+def test_the_cost_tables_can_be_read():
+    assert [row["tokens"] for row in stated_overheads()] == [1024, 2048]  # what bench/overhead.py measures by default
+    assert all(value > 0 for row in stated_overheads() for value in row.values())
+    costs = stated_method_costs()
+    assert set(costs) <= set(METHODS)
+    assert all(cost > 0 for cost in costs.values())
+
+
+def test_messages_under_troubleshooting_are_those_of_the_code():
+    for row in table_with("README.md", "message", "what to do"):
+        pieces = [piece.strip() for piece in re.split(r"…|\b\d+\b", row["message"].strip("`"))]
+        assert any(piece in SOURCE for piece in pieces if len(piece) > 10), row["message"]
+
+
+def test_the_method_page_names_every_option_of_the_method():
+    stated = {re.match(r"`(\w+)", row["option"])[1] for row in table_with("docs/method.md", "option", "effect")}
+    assert stated == set(METHODS["vtrace"].options)
+
+
+def test_contributing_lists_the_rooms_from_the_bottom_up():
+    rooms = [name for row in table_with("CONTRIBUTING.md", "room") for name in re.findall(r"`(\w+)`", row["room"])]
+    order = re.search(r"^ROOMS = \((.*?)\)", text_of("tests/test_architecture.py"), re.MULTILINE | re.DOTALL)[1]
+    assert rooms == re.findall(r'"(\w+)"', order)
+
+
+def test_contributing_lists_the_folders_of_tests():
+    listed = {
+        name for row in table_with("CONTRIBUTING.md", "folder") for name in re.findall(r"`tests/(\w+)", row["folder"])
+    }
+    folders = {path.stem for path in (ROOT / "tests").iterdir() if list(path.glob("test_*.py"))}
+    assert folders <= listed

@@ -56,7 +56,7 @@ class Gold:
     kind: AnswerKind
     answers: tuple[str, ...]  # any of them is right; letters where there are options
     options: tuple[str, ...] = ()  # the texts behind A, B, C, …; empty texts where they are drawn in the picture
-    decimals: int | None = None  # so many count; None for all
+    decimals: int | None = None  # how many count; None for all
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from support.dataset_files import image, mmstar_rows, png, write_parquet
 from vtrace.benchmarks.readers.lmms_eval import read_samples, with_samples
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
-from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.plan import EvaluationPlan
+from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
 from vtrace.lvlm.checkpoint import EMBEDDED
 from vtrace.methods.registry import METHODS
 from vtrace.tracing.example import tidy
-from vtrace.tracing.prompt import SYSTEM_PROMPT, encode_prompt
+from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
 
 MODEL, COMMIT = "Qwen/Qwen3-VL-8B-Instruct", "0123456789abcdef0123456789abcdef01234567"
 REPLY = 4  # tokens; a random model never stops by itself
@@ -49,13 +49,13 @@ def home(random_lvlm, tmp_path_factory):
     rows = [row | {"question": "Hue?\nOptions: A: red, B: green"} for row in mmstar_rows(3)]  # short, for the slow ones
     rows[1]["image"]["bytes"] = rows[1]["image"]["bytes"][:50]
     data = write_parquet(in_cache(home, "dataset", "Lin-Chen/MMStar") / "mmstar.parquet", "mmstar", rows)
-    prompt = encode_prompt(random_lvlm, tidy(find_benchmark("mmstar", data).example(0)), SYSTEM_PROMPT)[1]
+    prompt = process_prompt(random_lvlm, tidy(find_benchmark("mmstar", data).example(0)), SYSTEM_PROMPT)
     snapshot = in_cache(home, "model", MODEL)
     random_lvlm.model.save_pretrained(snapshot)
     for name in ("tokenizer.json", "tokenizer_config.json", "processor_config.json", "chat_template.jinja"):
         shutil.copy(EMBEDDED["pinhole"] / name, snapshot)
     config = json.loads((snapshot / "config.json").read_text())
-    config["text_config"]["max_position_embeddings"] = len(prompt) + REPLY
+    config["text_config"]["max_position_embeddings"] = len(prompt.ids) + REPLY
     (snapshot / "config.json").write_text(json.dumps(config))
     return home
 
@@ -78,10 +78,11 @@ def day_one(home, tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.slow
 def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one):
     folder, done = day_one
     assert done.stdout.strip() == "runs/mmstar-Qwen3-VL-8B-Instruct/run.sqlite"
-    assert "vtrace: left out 1: the picture does not decode: image file is truncated\n" in done.stderr
+    assert "vtrace: left out 1: the picture cannot be decoded: image file is truncated\n" in done.stderr
     run = read_run(folder / "runs" / "mmstar-Qwen3-VL-8B-Instruct")
     assert [row["key"] for row in run.rows.item] == ["0", "2"]
     assert {row["method"] for row in run.rows.result} == set(METHODS)
@@ -90,6 +91,7 @@ def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one
     assert {row["verdict"] for row in run.rows.item} == {"unparsed"}, "a random model gives no final answer"
 
 
+@pytest.mark.slow
 def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(run, day_one):
     folder, _ = day_one
     code, text, _ = run(
@@ -104,7 +106,7 @@ def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(r
     assert "Paper: its numbers for this model and benchmark." in text
     assert "Answers: 0 of 2 correct, 2 unparsed." in text
     assert "Left out: 1 of 3 items." in text
-    assert "Left out 1: the picture does not decode: " in text
+    assert "Left out 1: the picture cannot be decoded: " in text
 
 
 def test_a_benchmark_that_is_not_there_is_one_line(run, tmp_path, monkeypatch):
@@ -167,7 +169,7 @@ def test_what_was_left_out_can_be_mended_and_joins_the_run(random_lvlm, tmp_path
     run = tmp_path / "run"
     evaluate(random_lvlm, find_benchmark("mmmu", folder), PLAN, run)
     text = markdown(tabulate(read_run(run)))
-    assert "Unreadable file, number of items unknown: validation-1.parquet: the file is cut off or damaged" in text
+    assert "Unreadable file, number of items unknown: validation-1.parquet: the file is truncated or damaged" in text
     bad.write_bytes(whole)
     write_parquet(good, "mmmu", [row | {"id": "a", "image_1": image()}, row | {"id": "b"}])
     evaluate(random_lvlm, find_benchmark("mmmu", folder), PLAN, run)
@@ -214,8 +216,8 @@ def test_logs_that_do_not_fit_are_refused(tmp_path):
     log = tmp_path / "samples.jsonl"
     for text, message in (
         (logged(3, "A"), "has an item 3, but mmstar has only 3; the log belongs to another benchmark or split"),
-        ('{"target": "A"}', "line 1 of .* is no sample of lmms-eval: 'doc_id'"),
-        ("nonsense", "line 1 of .* is no sample of lmms-eval"),
+        ('{"target": "A"}', "line 1 of .* is not a sample of lmms-eval: 'doc_id'"),
+        ("nonsense", "line 1 of .* is not a sample of lmms-eval"),
         (logged(0, "A", ""), "line 1 of .* has no response"),
         ("\n", "has no samples"),
     ):
@@ -223,7 +225,7 @@ def test_logs_that_do_not_fit_are_refused(tmp_path):
         with pytest.raises(InputError, match=message):
             with_samples(benchmark, log)
     log.write_text(logged(0, "B"))
-    with pytest.raises(InputError, match="the log says that 'B' is right and the benchmark 'A'"):
+    with pytest.raises(InputError, match="the right answer is 'B' in the log and 'A' in the benchmark"):
         with_samples(benchmark, log).example(0)
     with pytest.raises(InputError, match="cannot read"):
         read_samples(tmp_path / "nowhere.jsonl")

@@ -10,14 +10,14 @@ import pytest
 from vtrace.benchmarks.grading import grade, read_letter, tidy_answer
 from vtrace.benchmarks.quantity import Quantity, find_quantity, parse_quantity, read_quantity, same_quantity
 from vtrace.tracing.spans import find_answer
-from vtrace.types import Example, Gold
+from vtrace.types import Example, Gold, Span
 
 JOBS = ("Doctor", "Police officer", "Teacher", "Fire fighter")
 
 
 def verdict_on(response, gold):
     """As an evaluation grades: the answer is cut out of the response first."""
-    span = find_answer(response, 0, len(response))[1]
+    span = find_answer(response, Span(0, len(response))).answer
     return grade(Example((), "?", gold=gold), response[slice(*span)] if span else None)
 
 

@@ -49,8 +49,8 @@ def test_own_questions_come_from_csv_jsonl_or_files_beside_each_other(tmp_path):
         ("q.csv", "picture,question\na.png,?\n", "q.csv has no column 'image'; it has: picture, question"),
         ("q.csv", "image,question\n", "has no questions"),
         ("q.jsonl", '{"image": "a.png", "question": "?"}\n{', "line 2 of .* is not JSON"),
-        ("q.jsonl", "[1]", "line 1 of .* is no object"),
-        ("q.csv", b"image,question\n\xff,?", "not written in UTF-8"),
+        ("q.jsonl", "[1]", "line 1 of .* is not an object"),
+        ("q.csv", b"image,question\n\xff,?", "is not UTF-8"),
     ],
 )
 def test_own_tables_that_cannot_be_read_are_refused_at_once(tmp_path, file, text, message):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import pytest
 
 from support.dataset_files import base64_png, image, mmstar_rows, png, write_parquet, write_tsv
-from vtrace.benchmarks import published as source
-from vtrace.benchmarks.choices import inline_options
 from vtrace.benchmarks.grading import grade
-from vtrace.benchmarks.readers.hub import fetch
-from vtrace.benchmarks.registry import SOURCES, describe, find_benchmark
+from vtrace.benchmarks.multiple_choice import inline_options
+from vtrace.benchmarks.public_benchmark import PHOTO_BLUR
+from vtrace.benchmarks.readers.hub import fetch_dataset
+from vtrace.benchmarks.registry import PUBLIC_BENCHMARKS, describe_benchmarks, find_benchmark
 from vtrace.errors import InputError
-from vtrace.pinhole.foreign import measure
-from vtrace.tracing import perturbation as perturb
+from vtrace.tracing.perturbation import BLUR
 
 OPTIONS = ["small", "large", "round", "flat"]
 
@@ -126,7 +124,7 @@ def test_mathverse_has_choices_inline_and_versions_without_text(tmp_path):
     free = only(tmp_path, "mathverse", row | {"question": "y?", "question_type": "free-form", "answer": "y=2x+1"})
     assert grade(free, "y = 2x + 1") == "correct"
     assert grade(free, "2x + 1") == "undecided"
-    assert "text_only" not in " ".join(SOURCES["mathverse"].files)
+    assert "text_only" not in " ".join(PUBLIC_BENCHMARKS["mathverse"].files)
     write_parquet(tmp_path / "testmini_text_only.parquet", "mathverse", [row])
     write_parquet(tmp_path / "testmini.parquet", "mathverse", [row, row])
     assert find_benchmark("mathverse", tmp_path).size == 2
@@ -191,13 +189,13 @@ def test_options_inside_a_question_may_hold_commas_and_letters():
     assert inline_options("Is A: the first of the letters?") == ()
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", PUBLIC_BENCHMARKS)
 def test_every_benchmark_opens_from_a_table_of_vlmevalkit(tmp_path, name):
     row = {
         "index": "9", "image": base64_png("blue"), "question": 'Which "one"?\nLook\twell.', "A": "small", "B": "large",
         "answer": "B", "category": "x",
     }  # fmt: skip
-    write_tsv(tmp_path / f"{SOURCES[name].tsv}.tsv", [row, row | {"index": "10"}])
+    write_tsv(tmp_path / f"{PUBLIC_BENCHMARKS[name].tsv}.tsv", [row, row | {"index": "10"}])
     benchmark = find_benchmark(name, tmp_path)
     example = benchmark.example(0)
     assert (benchmark.size, benchmark.key(1)) == (2, "10")
@@ -273,8 +271,8 @@ def test_a_truncated_file_is_named_and_the_others_are_used(tmp_path):
     assert [benchmark.key(n) for n in range(benchmark.size)] == ["Music", "Music#2"]
     ((file, reason),) = benchmark.lost
     assert file == "validation-00000-of-00001.parquet"
-    assert "cut off or damaged" in reason
-    with pytest.raises(InputError, match=r"is cut off or damaged .*; download it again"):
+    assert "truncated or damaged" in reason
+    with pytest.raises(InputError, match=r"is truncated or damaged .*; download it again"):
         find_benchmark("mmmu", paths[0])
     whole = write_tsv(
         tmp_path / "a.tsv", [{"index": n, "image": base64_png(), "question": "?", "answer": "A"} for n in range(3)]
@@ -292,7 +290,7 @@ def test_damage_inside_a_file_costs_only_the_rows_it_hits(tmp_path):
     data[at - 60 : at] = bytes(60)  # the head of the page of pictures
     path.write_bytes(data)
     benchmark = find_benchmark("mmstar", path)
-    with pytest.raises(InputError, match=r"mmstar.parquet is damaged|does not decode"):
+    with pytest.raises(InputError, match=r"mmstar.parquet is damaged|cannot be decoded"):
         benchmark.example(0)
     assert colour_of(benchmark.example(3)) == (255, 0, 0)
 
@@ -304,8 +302,8 @@ def test_pictures_that_do_not_decode_are_reasons_of_their_own(tmp_path):
     rows[2]["image"] = None
     benchmark = find_benchmark("mmstar", write_parquet(tmp_path / "m.parquet", "mmstar", rows))
     for number, reason in (
-        (0, "does not decode: "),
-        (1, "not in a format that Pillow reads"),
+        (0, "cannot be decoded: "),
+        (1, "Pillow does not read its format"),
         (2, "there is no picture"),
     ):
         with pytest.raises(InputError, match=reason):
@@ -313,13 +311,13 @@ def test_pictures_that_do_not_decode_are_reasons_of_their_own(tmp_path):
 
 
 def test_places_without_the_benchmark_are_explained(tmp_path):
-    with pytest.raises(InputError, match=r"there is no .*nowhere; give a folder of Parquet files"):
+    with pytest.raises(InputError, match=r"nowhere does not exist; give a folder of Parquet files"):
         find_benchmark("mmstar", tmp_path / "nowhere")
     with pytest.raises(
         InputError, match=r"neither data/testmini-\*.parquet nor MathVista_MINI.tsv \(there is no Parquet"
     ):
         find_benchmark("mathvista", tmp_path)
-    with pytest.raises(InputError, match="made by this package; leave out --data"):
+    with pytest.raises(InputError, match="generated by this package; remove --data"):
         find_benchmark("shapes", tmp_path)
     with pytest.raises(
         InputError, match=r"unknown benchmark 'mmsta'; give a CSV or JSONL file, a folder, or one of: shapes"
@@ -329,11 +327,11 @@ def test_places_without_the_benchmark_are_explained(tmp_path):
 
 def test_a_dataset_that_cannot_be_had_is_reported_with_every_place_that_was_tried():
     with pytest.raises(InputError) as caught:
-        fetch(("lmms-lab/RealWorldQA", "xai-org/RealworldQA"), ("data/*",), "RealWorldQA")
+        fetch_dataset(("lmms-lab/RealWorldQA", "xai-org/RealworldQA"), ("data/*",), "RealWorldQA")
     message = str(caught.value)
     assert message.startswith("cannot get RealWorldQA (lmms-lab/RealWorldQA: ")
     assert "xai-org/RealworldQA: " in message
-    assert message.endswith("; download it, and give its folder with --data")
+    assert message.endswith("; download it and pass its folder with --data")
     assert "\n" not in message
 
 
@@ -355,30 +353,13 @@ def test_easy_vqa_is_read_from_a_folder(tmp_path):
         find_benchmark("easy-vqa", tmp_path / "images")
 
 
-def test_the_embedded_model_answers_about_pictures_by_others(pinhole, tmp_path):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "0.png").write_bytes(png(size=(64, 64)))
-    items = [
-        ["is there a red shape?", "yes", 0],
-        ["what shape is it?", "rectangle", 0],
-        ["what colour is it?", "red", 0],
-    ]
-    (tmp_path / "questions.json").write_text(json.dumps(items))
-    examples = [find_benchmark("easy-vqa", tmp_path).example(number) for number in range(3)]
-    found = measure(pinhole.model, pinhole.processor, examples)
-    assert list(found) == ["named, a word of Shapes", "named, another word", "yes or no"]
-    for row in found.values():
-        assert row["items"] == row["majority"] == 1
-        assert 0 <= row["accuracy"] + row["unparsed"] <= 1
-
-
 def test_pictures_are_blurred_as_they_are_by_default():
-    """Said twice, because a list of benchmarks should not have to import torch."""
-    assert source.BLUR == perturb.BLUR
+    """Defined twice, because listing benchmarks should not import torch."""
+    assert PHOTO_BLUR == BLUR
 
 
 def test_the_list_has_size_licence_and_place_of_every_benchmark():
-    names = [facts["name"] for facts in describe()]
+    names = [facts["name"] for facts in describe_benchmarks()]
     assert names[:4] == ["shapes", "shapes-dev", "easy-vqa", "mmstar"]
-    assert all(facts["size"] and facts["licence"] and facts["from"] for facts in describe())
-    assert {facts["name"]: facts["size"] for facts in describe()}["mathverse"] == 3940
+    assert all(facts["size"] and facts["licence"] and facts["from"] for facts in describe_benchmarks())
+    assert {facts["name"]: facts["size"] for facts in describe_benchmarks()}["mathverse"] == 3940

@@ -56,7 +56,7 @@ def test_a_truncated_file_that_is_the_only_one(run, tmp_path):
     path = write_parquet(tmp_path / "mmstar.parquet", "mmstar", mmstar_rows())
     path.write_bytes(path.read_bytes()[:-100])
     answer = run("evaluate", "--benchmark", "mmstar", "--data", path, *QUICK, "--out", tmp_path / "run")
-    refused(answer, 2, "mmstar.parquet: the file is cut off or damaged")
+    refused(answer, 2, "mmstar.parquet: the file is truncated or damaged")
     assert not (tmp_path / "run").exists()
 
 

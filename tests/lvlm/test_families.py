@@ -1,7 +1,8 @@
-"""Every supported family, on small random checkpoints of the real classes: what is claimed for one holds for all."""
+"""Every supported family, on randomly initialised checkpoints of the real classes: the same claims for all."""
 
 from __future__ import annotations
 
+import re
 from unittest import mock
 
 import pytest
@@ -13,12 +14,13 @@ from oracles import algorithm
 from oracles.states import literal_states
 from support import families
 from support.comparing import check_likelihoods, maps_of
-from vtrace.attribution.pipeline import capture_pairwise, encode_trace, trace_inputs
 from vtrace.attribution.requirements import examine
 from vtrace.lvlm.families.paligemma import PALIGEMMA
 from vtrace.lvlm.families.supported import FAMILIES, REFUSED, family_of
 from vtrace.lvlm.families.text import TEXT
-from vtrace.tracing.perturbation import Perturbation, blurred
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.perturbation import Perturbation, blur
+from vtrace.tracing.prompt import encode_trace, process, processed_prompt, trace_inputs
 
 SIZE = (75, 50)
 QUESTION, RESPONSE = "Where is the red star?", "It is there.\nFinal answer: there"
@@ -49,7 +51,7 @@ def trace(lvlm):
     return asked(lvlm, picture())
 
 
-def test_every_family_that_is_listed_is_proved_here():
+def test_every_family_that_is_listed_is_tested_here():
     built = {builder()[1].model_type for name, builder in families.BUILDERS.items() if name != "smolvlm"} | {"smolvlm"}
     assert built == {kind for family in FAMILIES if family is not TEXT for kind in family.model_types}
 
@@ -174,7 +176,7 @@ def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
     perturbation = Perturbation(lvlm, trace, radius=0.2)
     perturbation.log_probabilities(states)
     found = perturbation.arguments(states)["inputs_embeds"]
-    soft = trace_inputs(lvlm, blurred(trace, 0.2))["pixel_values"]
+    soft = process(lvlm, processed_prompt(lvlm, trace).text, blur(trace.images, 0.2))["pixel_values"]
     for state, row in zip(states, found, strict=True):
         inputs = trace_inputs(lvlm, trace)
         mask = lvlm.family.pixel_mask(inputs, torch.tensor([p in state for p in image]), lvlm.model.config)
@@ -183,7 +185,7 @@ def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
 
 
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
-    fast, _ = capture_pairwise(lvlm, trace, encode_trace(lvlm, trace))
+    fast = TraceSession.open(lvlm, trace, keep_layers=False).pairwise()
     states = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
     slow = algorithm.pairwise(*states, trace.positions("image"), trace.positions("question"))
     torch.testing.assert_close(fast, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))
@@ -221,8 +223,17 @@ def test_two_pictures_in_one_question(lvlm):
         assert max(p.box[2] for p in found.patches if p.image == image) <= size[0] + 1e-6
     perturbation = Perturbation(lvlm, found)
     one, both = ([p.position for p in found.patches if p.image in shown] for shown in ({0}, {0, 1}))
-    values = perturbation.log_probabilities([one, both, []])
+    states = [one, both, []]
+    values = perturbation.log_probabilities(states)
     assert torch.isfinite(values).all()
+    assert not torch.allclose(values[1], values[2])
+    embeds = perturbation.arguments(states)["inputs_embeds"]
+    changes = [(row - embeds[2]).abs().amax(-1) > 1e-5 for row in embeds[:2]]
+    changed_in_one, changed_in_both = (set(change.nonzero()[:, 0].tolist()) for change in changes)
+    assert changed_in_one, "the first picture is blurred"
+    assert changed_in_one <= set(one), "and only that one"
+    assert changed_in_both - set(one), "the second one, too"
+    assert changed_in_both <= set(both)
     assert vtrace.attribute(lvlm, found).image_share > 0
 
 
@@ -233,7 +244,7 @@ SORT = {"paligemma": {"text_config": {"model_type": "gemma2"}}}  # one of the ty
 def test_what_cannot_be_explained_is_refused_with_its_reason(kind):
     from transformers import AutoConfig
 
-    with pytest.raises(vtrace.VTraceError, match="cannot be explained: "):
+    with pytest.raises(vtrace.VTraceError, match=re.escape(f"cannot be explained: {REFUSED[kind]}")):
         family_of(AutoConfig.for_model(kind, **SORT.get(kind, {})), kind)
 
 
@@ -283,5 +294,5 @@ def test_a_model_without_turns_refuses_earlier_ones(lvlm):
     if lvlm.family is not PALIGEMMA:
         assert "And" in {w.text for w in vtrace.trace(lvlm, chat, system="").words if w.kind == "question"}
         return
-    with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it knows no .* earlier turns"):
+    with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it has no .* earlier turns"):
         vtrace.trace(lvlm, chat, system="Be brief.")

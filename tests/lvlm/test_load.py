@@ -1,4 +1,4 @@
-"""Loading: dtypes, quantisation, devices, revisions, and what is said when it does not session."""
+"""Loading: dtypes, quantisation, devices, revisions, and what is said when loading fails."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 import vtrace
 from vtrace.errors import ModelError
+from vtrace.lvlm.checkpoint import find_checkpoint
 
 
 def rank_correlation(one, other) -> float:
@@ -47,7 +48,7 @@ def test_an_offloaded_projection_is_read_through_its_module(pinhole, trace, attr
 
 
 def test_quantising_without_the_package_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("vtrace.lvlm.find_spec", lambda name: None)
+    monkeypatch.setattr("vtrace.lvlm.load.find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"int4 needs bitsandbytes; install it with: pip install .*\[quantised\]"):
         vtrace.load("pinhole", dtype="int4")
 
@@ -65,10 +66,10 @@ def test_the_revision_reaches_every_part(monkeypatch, pinhole):
     def remember(found):
         return lambda source, **where: asked.append((source, where.get("revision"))) or found
 
-    monkeypatch.setattr("vtrace.lvlm.AutoConfig.from_pretrained", remember(pinhole.model.config))
-    monkeypatch.setattr("vtrace.lvlm.AutoModelForImageTextToText.from_pretrained", remember(pinhole.model))
+    monkeypatch.setattr("vtrace.lvlm.checkpoint.AutoConfig.from_pretrained", remember(pinhole.model.config))
+    monkeypatch.setattr("vtrace.lvlm.checkpoint.AutoModelForImageTextToText.from_pretrained", remember(pinhole.model))
     monkeypatch.setattr(
-        "vtrace.lvlm.load_processor", lambda source, kind, **w: remember(pinhole.processor)(source, **w)
+        "vtrace.lvlm.load.load_processor", lambda source, kind, **w: remember(pinhole.processor)(source, **w)
     )
     loaded = vtrace.load("some/model", revision="abc")
     assert asked == [("some/model", "abc")] * 3
@@ -88,6 +89,15 @@ def test_bad_options(options, words):
         vtrace.load("pinhole", **options)
 
 
+@pytest.mark.parametrize(("gpu", "device", "dtype"), [(True, "cuda", torch.bfloat16), (False, "cpu", torch.float32)])
+def test_the_default_is_a_gpu_with_the_checkpoints_dtype_or_else_the_cpu_with_float32(monkeypatch, gpu, device, dtype):
+    moved = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr("vtrace.lvlm.load._moved", lambda model, device: moved.append(device) or model)
+    assert vtrace.load("pinhole").model.dtype == dtype
+    assert moved == [device]
+
+
 def test_a_gated_model_is_refused_with_what_to_do(monkeypatch):
     class GatedRepoError(Exception):
         pass
@@ -95,7 +105,7 @@ def test_a_gated_model_is_refused_with_what_to_do(monkeypatch):
     def refuse(*_, **__):
         raise GatedRepoError("401 Client Error. (Request ID: …)\nCannot access gated repo for url …")
 
-    monkeypatch.setattr("vtrace.lvlm.AutoConfig.from_pretrained", refuse)
+    monkeypatch.setattr("vtrace.lvlm.checkpoint.AutoConfig.from_pretrained", refuse)
     with pytest.raises(ModelError, match="accept the terms on its page, then run: hf auth login") as found:
         vtrace.load("google/gemma-3-4b-it")
     assert "\n" not in str(found.value)

@@ -126,7 +126,7 @@ def test_on_the_command_line(run, folder):
     assert (code, err.count("\n")) == (2, 1)
     assert "takes no pictures" in err
     code, out, _ = run("doctor", "--model", folder, "--json")
-    assert json.loads(out)["plan"]["passes"].startswith("1 captured forward pass,")
+    assert json.loads(out)["plan"]["passes"].startswith("1 forward pass (instrumented),")
 
 
 def test_faithfulness_of_words_alone_has_no_image_lines(lvlm, tmp_path):

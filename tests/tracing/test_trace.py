@@ -115,7 +115,7 @@ def test_a_trace_of_another_model_is_refused(pinhole, trace):
 
 class TestPictures:
     def test_missing(self, tmp_path):
-        with pytest.raises(InputError, match="there is no picture"):
+        with pytest.raises(InputError, match="there is no picture at"):
             open_image(tmp_path / "nothing.png")
 
     def test_folder(self, tmp_path):

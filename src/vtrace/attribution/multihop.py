@@ -73,7 +73,7 @@ def log_scores(
 
     u = (1 + In) · Out counts paths that begin at a token and paths that pass through it. Without
     multi-hop there is nothing to pass through, and u is the direct attribution alone. With `hops`,
-    only paths of at most so many edges count on either side.
+    only paths of at most that many edges count on either side.
     """
     if multihop and hops:
         ones = torch.ones(len(pairwise), 1, dtype=torch.float64, device=pairwise.device)

@@ -1,20 +1,28 @@
-"""What an evaluation needs to know of a benchmark."""
+"""What an evaluation needs to know about a benchmark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..types import Example
 
 
+class LostFile(NamedTuple):
+    """A file of a dataset that could not be read."""
+
+    name: str
+    reason: str
+
+
 @dataclass(frozen=True)
 class Benchmark:
-    """Numbered examples. Making one can fail, with the reason why this item has to be left out."""
+    """Numbered examples. Making one can fail with the reason why this item has to be left out."""
 
     name: str
     size: int
     key: Callable[[int], str]  # known without the picture, so that finished items need not be decoded again
     example: Callable[[int], Example]
-    blur: float  # radius, as a share of a picture's longer side, at which it no longer shows the answer
-    lost: tuple[tuple[str, str], ...] = ()  # files that could not be read, and why
+    blur: float  # radius, as a share of a picture's longer side, at which the picture no longer shows the answer
+    lost: tuple[LostFile, ...] = ()

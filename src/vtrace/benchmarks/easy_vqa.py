@@ -1,4 +1,4 @@
-"""easy-VQA: pictures of one shape and short questions, made by others; it travels in the PyPI package of that name."""
+"""easy-VQA: pictures of one shape with short questions, by other authors; shipped in the PyPI package of that name."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from pathlib import Path
 from ..errors import InputError, first_line
 from ..types import AnswerKind, Example, Gold
 from .benchmark import Benchmark
-from .readers.pictures import picture
+from .readers.pictures import decode_picture
 
-NAME, SIZE, BLUR = "easy-vqa", 9673, 1 / 4
+EASY_VQA_SIZE = 9673
+_BLUR = 1 / 4
 
 
 def open_easy_vqa(data: Path | None = None) -> Benchmark:
     """The test split, from a folder with questions.json and images, or from the installed package."""
-    folder = data or _package()
+    folder = data or _package_data()
     try:
-        items = json.loads((folder / "questions.json").read_text("utf-8"))
+        items: list[tuple[str, str, int]] = json.loads((folder / "questions.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {folder / 'questions.json'}: {first_line(error)}") from error
 
     def example(number: int) -> Example:
         question, answer, image = items[number]
         kind: AnswerKind = "yesno" if answer in ("yes", "no") else "words"
-        shown = picture(f"{image}.png", folder / "images")
+        shown = decode_picture(f"{image}.png", folder / "images")
         return Example((shown,), question, str(number), answer, gold=Gold(kind, (answer,)))
 
-    return Benchmark(NAME, len(items), str, example, BLUR)
+    return Benchmark("easy-vqa", len(items), str, example, _BLUR)
 
 
-def _package() -> Path:
+def _package_data() -> Path:
     found = find_spec("easy_vqa")
     if found is None or found.origin is None:
         raise InputError("easy-vqa is not installed; install it with: pip install easy-vqa")

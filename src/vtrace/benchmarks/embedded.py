@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from ..errors import InputError
 from ..types import Example
-from .registry import as_example
+from .registry import shapes_example
 from .shapes.sample import sample
+from .shapes.scene import SPLITS
 
-SHOWN = "test-00011"  # what `vtrace explain` explains without arguments: a walk whose end has to be read off
+SHOWN = "test-00011"  # what `vtrace explain` explains without arguments: a walk whose last step has to be looked up
 
 
 def example(key: str = SHOWN) -> Example:
     """The embedded example with a key such as `test-00011`: split and number."""
-    split, _, number = key.partition("-")
-    if split not in ("train", "dev", "test") or not number.isdigit():
+    name, _, number = key.partition("-")
+    split = next((split for split in SPLITS if split == name), None)
+    if split is None or not number.isdigit():
         raise InputError(f"there is no example {key!r}; use a split and a number, such as test-7")
-    return as_example(sample(split, int(number)))
+    return shapes_example(sample(split, int(number)))

@@ -1,28 +1,31 @@
-"""Grading: right, wrong, or said to be neither. Deterministic, without a judge, and nothing a model wrote is ever run.
+"""Grading: correct, wrong, or neither. Deterministic, without a judge; text written by a model is never executed.
 
-What is graded is the text after the last "Final answer:"; reasoning is never searched for letters.
+Only the text after the last "Final answer:" is graded; reasoning is never searched for letters.
 
-| kind | right is |
+| kind | correct is |
 |---|---|
 | words | the gold words, up to case, blanks, articles and punctuation |
 | phrase | the gold words, anywhere in the answer |
-| choice | the letter, or the text or number of that one option |
+| choice | the letter, or the text or number of exactly that option |
 | maths | the same number, or the same formula as text |
-| yesno | the same of yes and no |
+| yesno | the same one of yes and no |
+
+Written by hand because graders in libraries either call a language model or, like math-verify, evaluate the answer
+with sympy, which is slow and can run forever on what a model writes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from string import ascii_uppercase
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from ..types import Example, Gold
+from ..types import AnswerKind, Example, Gold
 from .quantity import find_quantity, plain_signs, read_quantity, same_quantity
 
 Verdict = Literal["correct", "wrong", "unparsed", "undecided"]
-CORRECT: dict[str, bool | None] = {"correct": True, "wrong": False, "unparsed": False, "undecided": None}
+CORRECT: dict[Verdict, bool | None] = {"correct": True, "wrong": False, "unparsed": False, "undecided": None}
 
 _WRAPPERS = ("boxed", "text", "textbf", "mathrm", "mathbf", "mathit", "fbox")
 _QUOTES = "\"'“”‘’«»`*_ \t\n"
@@ -31,20 +34,20 @@ _LETTER = "(?<![A-Za-z'’])([A-Z])(?![A-Za-z'’])"
 
 
 def grade(example: Example, answer: str | None) -> Verdict | None:
-    """The verdict on a final answer; None where the right one is not known.
+    """The verdict on a final answer; None where the right answer is not known.
 
-    "unparsed" is an answer that is not there or cannot be read, and counts as wrong; "undecided" is one
-    that only a judge could decide, and counts as neither.
+    "unparsed" means that there is no answer or that it cannot be read, and counts as wrong; "undecided" means that
+    only a judge could decide, and counts as neither.
     """
     gold = example.gold or (None if example.answer is None else Gold("words", (example.answer,)))
     if gold is None:
         return None
     text = tidy_answer(answer or "")
-    return _KINDS[gold.kind](gold, text) if text else "unparsed"
+    return _GRADERS[gold.kind](gold, text) if text else "unparsed"
 
 
 def tidy_answer(text: str) -> str:
-    """Without markdown, LaTeX wrappers, quotes and a closing full stop."""
+    """The answer without markdown, LaTeX wrappers, quotes and a closing full stop."""
     text = plain_signs(text).strip(_QUOTES)
     for _ in range(4):
         before = text
@@ -56,7 +59,7 @@ def tidy_answer(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """The last `\\boxed{…}` is the answer; other wrappers give way to what they hold. Braces may be nested."""
+    """The contents of the last `\\boxed{…}`; other wrappers are replaced by their contents. Braces may be nested."""
     for command in _WRAPPERS:
         while (start := text.rfind(f"\\{command}{{")) >= 0:
             open_at = start + len(command) + 2
@@ -74,7 +77,7 @@ def same_words(one: str, other: str) -> bool:
 
 
 def normal_words(text: str) -> str:
-    """Lower case, single blanks, no article in front, no punctuation at the ends."""
+    """Lower case, single blanks, no leading article, no punctuation at the ends."""
     text = " ".join(plain_signs(text).lower().split()).strip(" .,;:!?\"'()")
     return re.sub(r"^(?:an?|the) (?=.)", "", text)
 
@@ -84,7 +87,7 @@ def _words(gold: Gold, text: str) -> Verdict:
 
 
 def _phrase(gold: Gold, text: str) -> Verdict:
-    """Numbers are compared as numbers; words may stand inside a longer answer, unless it denies something."""
+    """Numbers are compared as numbers; words may be part of a longer answer, unless it contains a negation."""
     if any(same_words(text, right) for right in gold.answers):
         return "correct"
     numbers = [quantity for right in gold.answers if (quantity := read_quantity(right))]
@@ -118,7 +121,7 @@ def _maths(gold: Gold, text: str) -> Verdict:
             return _lists(several, text, gold.decimals)
         expected, found = read_quantity(right), find_quantity(text)
         if expected is None:
-            return "undecided"  # a formula; it may be the same one in another form
+            return "undecided"  # a formula, which may be the same one in another form
         if found is None:
             return "unparsed"
         if same_quantity(found, expected, gold.decimals):
@@ -151,12 +154,19 @@ def _choice(gold: Gold, text: str) -> Verdict:
     return "correct" if letter in gold.answers else "wrong"
 
 
-def lettered(options: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(ascii_uppercase, options, strict=False))
+class LetteredOption(NamedTuple):
+    """An option of a multiple-choice question."""
+
+    letter: str
+    text: str
+
+
+def lettered(options: Sequence[str]) -> list[LetteredOption]:
+    return [LetteredOption(letter, text) for letter, text in zip(ascii_uppercase, options, strict=False)]
 
 
 def read_letter(text: str, options: Sequence[str] = ()) -> str | None:
-    """The one option that an answer names: by its letter, by its text, by its number; None if it names none, or two."""
+    """The letter of the one option that an answer names, by letter, text or number; None if it names none or two."""
     letters = ascii_uppercase[: len(options) or 10]
     alone = re.fullmatch(r"[(\[{]?\s*([A-Za-z])\s*[)\]}]?[.:,]?", text)
     if alone:
@@ -206,4 +216,10 @@ def _by_number(text: str, options: Sequence[str]) -> str | None:
     return equal[0] if len(equal) == 1 else None
 
 
-_KINDS = {"words": _words, "phrase": _phrase, "choice": _choice, "maths": _maths, "yesno": _yesno}
+_GRADERS: dict[AnswerKind, Callable[[Gold, str], Verdict]] = {
+    "words": _words,
+    "phrase": _phrase,
+    "choice": _choice,
+    "maths": _maths,
+    "yesno": _yesno,
+}

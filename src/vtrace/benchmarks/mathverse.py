@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from ..types import Example, Gold
-from .choices import choice, inline_options
-from .published import Source
-from .readers.pictures import picture
-from .readers.rows import Row
+from .multiple_choice import choice_gold, inline_options
+from .public_benchmark import PublicBenchmark
+from .readers.pictures import decode_picture
+from .readers.rows import DatasetRow
 
 _IN_PICTURE = "Answer the question in the picture."  # the version "Vision Only" has no text of its own
 
 
-def _example(row: Row) -> Example:
+def _example(row: DatasetRow) -> Example:
     question, answer = (row["question"] or "").strip(), row["answer"].strip()
     options = inline_options(question)
-    gold = choice(options, answer) if row["question_type"] == "multi-choice" else None
-    return Example(
-        (picture(row["image"]),), question or _IN_PICTURE, answer=answer, gold=gold or Gold("maths", (answer,))
-    )
+    gold = choice_gold(options, answer) if row["question_type"] == "multi-choice" else None
+    gold = gold or Gold("maths", (answer,))
+    return Example((decode_picture(row["image"]),), question or _IN_PICTURE, answer=answer, gold=gold)
 
 
-MATHVERSE = Source(
-    "mathverse", "MathVerse (testmini)", 3940, "MIT", ("AI4Math/MathVerse",), ("testmini.parquet",), "MathVerse_MINI",
-    ("sample_index", "question", "image", "answer", "question_type"), lambda row: str(row["sample_index"]), _example,
+MATHVERSE = PublicBenchmark(
+    name="mathverse",
+    title="MathVerse (testmini)",
+    size=3940,
+    licence="MIT",
+    hub=("AI4Math/MathVerse",),
+    files=("testmini.parquet",),
+    tsv="MathVerse_MINI",
+    columns=("sample_index", "question", "image", "answer", "question_type"),
+    key=lambda row: str(row["sample_index"]),
+    example=_example,
     free="maths",
-)  # fmt: skip
+)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..types import Example, Gold
-from .choices import choice, with_options
-from .published import Source
-from .readers.pictures import picture
-from .readers.rows import Row
+from .multiple_choice import choice_gold, with_options
+from .public_benchmark import PublicBenchmark
+from .readers.pictures import decode_picture
+from .readers.rows import DatasetRow
 
 _FORM = {
     "integer": "Give the answer as a whole number.",
@@ -15,12 +15,12 @@ _FORM = {
 }
 
 
-def _example(row: Row) -> Example:
-    image = picture(row["decoded_image"])  # `image` is only a path
+def _example(row: DatasetRow) -> Example:
+    image = decode_picture(row["decoded_image"])  # `image` is only a path
     options = tuple(row["choices"] or ())
     asked = row["question"] + (f" (unit: {row['unit']})" if row["unit"] else "")
     answer = str(row["answer"]).strip()
-    if options and (gold := choice(options, answer)):  # the answer is the text of an option
+    if options and (gold := choice_gold(options, answer)):  # the answer is the text of an option
         return Example((image,), with_options(asked, options), answer=answer, gold=gold)
     decimals = None if row["precision"] is None else int(row["precision"])  # a float in the file
     if row["answer_type"] == "text":
@@ -30,9 +30,16 @@ def _example(row: Row) -> Example:
     return Example((image,), f"{asked}\n{form}".strip(), answer=answer, gold=Gold("maths", (answer,), decimals=places))
 
 
-MATHVISTA = Source(
-    "mathvista", "MathVista (testmini)", 1000, "CC BY-SA 4.0", ("AI4Math/MathVista",), ("data/testmini-*.parquet",),
-    "MathVista_MINI",
-    ("pid", "question", "decoded_image", "choices", "unit", "precision", "answer", "answer_type"),
-    lambda row: str(row["pid"]), _example, free="maths",
-)  # fmt: skip
+MATHVISTA = PublicBenchmark(
+    name="mathvista",
+    title="MathVista (testmini)",
+    size=1000,
+    licence="CC BY-SA 4.0",
+    hub=("AI4Math/MathVista",),
+    files=("data/testmini-*.parquet",),
+    tsv="MathVista_MINI",
+    columns=("pid", "question", "decoded_image", "choices", "unit", "precision", "answer", "answer_type"),
+    key=lambda row: str(row["pid"]),
+    example=_example,
+    free="maths",
+)

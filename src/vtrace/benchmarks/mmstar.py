@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from ..types import Example
-from .choices import choice, inline_options
-from .published import Source
-from .readers.pictures import picture
-from .readers.rows import Row
+from .multiple_choice import choice_gold, inline_options
+from .public_benchmark import PublicBenchmark
+from .readers.pictures import decode_picture
+from .readers.rows import DatasetRow
 
 
-def _example(row: Row) -> Example:
+def _example(row: DatasetRow) -> Example:
     question, answer = row["question"], row["answer"].strip()
-    return Example(
-        (picture(row["image"]),), question, answer=answer, gold=choice(inline_options(question), answer)
-    )  # the question lists its options itself
+    gold = choice_gold(inline_options(question), answer)  # the question lists its options itself
+    return Example((decode_picture(row["image"]),), question, answer=answer, gold=gold)
 
 
-MMSTAR = Source(
-    "mmstar", "MMStar", 1500, "not stated", ("Lin-Chen/MMStar",), ("mmstar.parquet",), "MMStar",
-    ("index", "question", "image", "answer"), lambda row: str(row["index"]), _example, free="choice",
-)  # fmt: skip
+MMSTAR = PublicBenchmark(
+    name="mmstar",
+    title="MMStar",
+    size=1500,
+    licence="not stated",
+    hub=("Lin-Chen/MMStar",),
+    files=("mmstar.parquet",),
+    tsv="MMStar",
+    columns=("index", "question", "image", "answer"),
+    key=lambda row: str(row["index"]),
+    example=_example,
+    free="choice",
+)

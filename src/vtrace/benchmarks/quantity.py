@@ -1,4 +1,8 @@
-"""Numbers as people and models write them: fractions, percentages, LaTeX, units. Read by a small grammar, never run."""
+"""Numbers as people and models write them: fractions, percentages, LaTeX, units.
+
+The grammar is written by hand because the libraries that read such text (sympy and what builds on it) evaluate it:
+they may execute code or run forever on what a model writes. Here length and powers are bounded, and values are exact.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
-LONGEST = 200  # characters of a number; longer texts are prose
-MOST_POWER = 64
+_LONGEST = 200  # characters of a number; longer texts are prose
+_LARGEST_EXPONENT = 64
 
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?|\.\d+"
 _TOKEN = re.compile(rf"\s*({_NUMBER}|pi|sqrt|frac|[-+*/^(){{}}])")
@@ -37,14 +42,14 @@ _UNIT = re.compile(
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value, exact where it can be, and the decimal places it was written with."""
+    """A value, exact where possible, and the decimal places it was written with."""
 
     value: Fraction | float
     places: int | None = None  # None unless written as one decimal number
 
 
 def read_quantity(text: str) -> Quantity | None:
-    """The number that a text is: all of it, or what stands behind "=", with or without a unit."""
+    """The number that a text consists of, entirely or after "=", with or without a unit."""
     text = plain_numbers(text)
     behind = re.split(r"[=≈]|\bapproximately\b|\babout\b", text)[-1]
     for candidate in (text, behind, _UNIT.sub("", behind)):
@@ -54,7 +59,7 @@ def read_quantity(text: str) -> Quantity | None:
 
 
 def find_quantity(text: str) -> Quantity | None:
-    """The number that a text is, or else the only one in a sentence."""
+    """The number that a text consists of, or else the only number in it."""
     if whole := read_quantity(text):
         return whole
     text = plain_numbers(text)
@@ -63,14 +68,14 @@ def find_quantity(text: str) -> Quantity | None:
 
 
 def plain_signs(text: str) -> str:
-    """Wide letters and ligatures as plain ones; 10² is 10^2, not 102, and 2½ is 2 1/2, not 21/2."""
+    """Wide letters and ligatures as plain ones; 10² becomes 10^2, not 102, and 2½ becomes 2 1/2, not 21/2."""
     text = re.sub(r"[⁰¹²³⁴-⁹]+", lambda raised: "^" + unicodedata.normalize("NFKC", raised.group()), text)
     text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
     return unicodedata.normalize("NFKC", text).replace("\u2044", "/").replace("\u2212", "-")
 
 
 def plain_numbers(text: str) -> str:
-    """Signs and LaTeX commands in the spelling of the grammar; units that are signs are left out."""
+    """Symbols and LaTeX commands in the spelling of the grammar, without unit symbols such as % and $."""
     text = plain_signs(text)
     for pattern, spelling in _WRITTEN_AS:
         text = re.sub(pattern, spelling, text)
@@ -79,7 +84,7 @@ def plain_numbers(text: str) -> str:
 
 def parse_quantity(text: str) -> Quantity | None:
     """A number, fraction, root, power or multiple of π, or None if the text is anything else."""
-    if not text or len(text) > LONGEST:
+    if not text or len(text) > _LONGEST:
         return None
     tokens, end = [], 0
     while match := _TOKEN.match(text, end):
@@ -98,9 +103,9 @@ def parse_quantity(text: str) -> Quantity | None:
 
 
 def same_quantity(found: Quantity, gold: Quantity, decimals: int | None = None) -> bool:
-    """Equal; or equal to so many decimals; or one is a root or a multiple of π and the other its rounding.
+    """Equal, or equal to this many decimals, or one is a root or a multiple of π and the other is it rounded.
 
-    A rounding has to show at least two places, so that 0 is no rounding of 0.5.
+    A rounded number has to have at least two decimal places, so that 0 does not count as 0.5 rounded.
     """
     difference = abs(Fraction(found.value) - Fraction(gold.value))
     if decimals is not None:
@@ -114,30 +119,31 @@ def same_quantity(found: Quantity, gold: Quantity, decimals: int | None = None) 
 
 
 def _half_a_unit(places: int) -> Fraction:
-    """Of the last place; a little more, because a root is not exact."""
+    """Half a unit of the last decimal place, and a little more because roots are not exact."""
     return Fraction(1, 2 * 10**places) + Fraction(1, 10**12)
 
 
-# The grammar: each function reads what it can from the left, and returns the value and the tokens that are left.
+class _Parsed(NamedTuple):
+    """What a rule of the grammar read from the left, and the tokens that remain."""
 
-Value = Fraction | float
-Read = tuple[Value, list[str]]
+    value: Fraction | float
+    rest: list[str]
 
 
-def _sum(tokens: list[str]) -> Read:
+def _sum(tokens: list[str]) -> _Parsed:
     value, tokens = _product(tokens)
     while tokens and tokens[0] in "+-":
         other, rest = _product(tokens[1:])
         value, tokens = (value + other if tokens[0] == "+" else value - other), rest
-    return value, tokens
+    return _Parsed(value, tokens)
 
 
-def _product(tokens: list[str]) -> Read:
+def _product(tokens: list[str]) -> _Parsed:
     value, tokens = _signed(tokens)
     while tokens and (tokens[0] in "*/" or _can_follow(tokens[0])):
         other, rest = _signed(tokens[1:]) if tokens[0] in "*/" else _power(tokens)
         value, tokens = (value / other if tokens[0] == "/" else value * other), rest
-    return value, tokens
+    return _Parsed(value, tokens)
 
 
 def _can_follow(token: str) -> bool:
@@ -145,43 +151,43 @@ def _can_follow(token: str) -> bool:
     return token in ("pi", "sqrt", "(", "frac")
 
 
-def _signed(tokens: list[str]) -> Read:
+def _signed(tokens: list[str]) -> _Parsed:
     if tokens[0] in "+-":
         value, rest = _signed(tokens[1:])
-        return (-value if tokens[0] == "-" else value), rest
+        return _Parsed(-value if tokens[0] == "-" else value, rest)
     return _power(tokens)
 
 
-def _power(tokens: list[str]) -> Read:
+def _power(tokens: list[str]) -> _Parsed:
     base, tokens = _atom(tokens)
     if tokens and tokens[0] == "^":
         exponent, tokens = _signed(tokens[1:])
-        if abs(float(exponent)) > MOST_POWER:
+        if abs(float(exponent)) > _LARGEST_EXPONENT:
             raise OverflowError
         whole = isinstance(exponent, Fraction) and exponent.denominator == 1
         if whole and isinstance(base, Fraction):
-            return base ** int(exponent), tokens
+            return _Parsed(base ** int(exponent), tokens)
         if base < 0:
             raise ValueError
-        return float(base) ** float(exponent), tokens
-    return base, tokens
+        return _Parsed(float(base) ** float(exponent), tokens)
+    return _Parsed(base, tokens)
 
 
-def _atom(tokens: list[str]) -> Read:
+def _atom(tokens: list[str]) -> _Parsed:
     first, rest = tokens[0], tokens[1:]
     if first == "pi":
-        return math.pi, rest
+        return _Parsed(math.pi, rest)
     if first == "sqrt":
         value, rest = _atom(rest)
         root = math.sqrt(value)
-        return (Fraction(int(root)) if root.is_integer() and isinstance(value, Fraction) else root), rest
+        return _Parsed(Fraction(int(root)) if root.is_integer() and isinstance(value, Fraction) else root, rest)
     if first == "frac":
         above, rest = _atom(rest)
         below, rest = _atom(rest)
-        return above / below, rest
+        return _Parsed(above / below, rest)
     if first in "({":
         value, rest = _sum(rest)
         if rest[0] != (")" if first == "(" else "}"):
             raise ValueError
-        return value, rest[1:]
-    return Fraction(first), rest
+        return _Parsed(value, rest[1:])
+    return _Parsed(Fraction(first), rest)

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from ..types import Example
-from .choices import choice, with_options
-from .published import Source
-from .readers.pictures import picture
-from .readers.rows import Row
+from .multiple_choice import choice_gold, with_options
+from .public_benchmark import PublicBenchmark
+from .readers.pictures import decode_picture
+from .readers.rows import DatasetRow
 
 
-def _example(row: Row) -> Example:
+def _example(row: DatasetRow) -> Example:
     options = tuple(row["options"] or ("",) * 4)  # none: A to D are drawn in the picture
     answer = row["answer"].strip()
     return Example(
-        (picture(row["image"]),), with_options(row["question"], options), answer=answer, gold=choice(options, answer)
+        (decode_picture(row["image"]),),
+        with_options(row["question"], options),
+        answer=answer,
+        gold=choice_gold(options, answer),
     )
 
 
-VISUALPUZZLES = Source(
-    "visualpuzzles", "VisualPuzzles", 1168, "MIT", ("neulab/VisualPuzzles",),
-    ("*.parquet",),  # its only split, which was renamed
-    "VisualPuzzles", ("id", "image", "question", "options", "answer"), lambda row: str(row["id"]), _example,
+VISUALPUZZLES = PublicBenchmark(
+    name="visualpuzzles",
+    title="VisualPuzzles",
+    size=1168,
+    licence="MIT",
+    hub=("neulab/VisualPuzzles",),
+    files=("*.parquet",),  # its only split, which was renamed
+    tsv="VisualPuzzles",
+    columns=("id", "image", "question", "options", "answer"),
+    key=lambda row: str(row["id"]),
+    example=_example,
     free="choice",
-)  # fmt: skip
+)

@@ -9,22 +9,22 @@ import typer
 
 
 def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """The benchmarks: how large they are, under which licence, and where they come from."""
-    from ..benchmarks.registry import describe
+    """List the benchmarks with their size, licence and source."""
+    from ..benchmarks.registry import describe_benchmarks
 
     if json:
-        print(jsonlib.dumps(describe(), indent=1))
+        print(jsonlib.dumps(describe_benchmarks(), indent=1))
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("benchmark", "what it is", "items", "licence", "from"):
+    for title in ("benchmark", "title", "items", "licence", "source"):
         table.add_column(
             title, no_wrap=title in ("benchmark", "items"), justify="right" if title == "items" else "left"
         )
-    for facts in describe():
+    for facts in describe_benchmarks():
         place = facts["hub"][0] if "hub" in facts else facts["from"]
         table.add_row(facts["name"], facts["title"], f"{facts['size']:,}", facts["licence"], place)
     Console().print(table)
-    print("Names with a slash are datasets on the hub. Offline: vtrace evaluate --benchmark NAME --data FOLDER")
+    print("Sources with a slash are datasets on the Hugging Face hub. Offline: vtrace evaluate -b NAME --data FOLDER")

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json as jsonlib
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import ModelError
 from .options import DtypeOption, ModelOption
 
+if TYPE_CHECKING:
+    from ..attribution.requirements import Examination
+
 
 def doctor(
     model: ModelOption = "pinhole",
-    tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for.")] = 1024,
+    tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for, prompt and response.")] = 1024,
     dtype: DtypeOption = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Versions, device, the model's family and support, and what a run will need. Loads no weights."""
+    """Show versions, device, the model's family and support, and what a run will need. Loads no weights."""
     from ..attribution.requirements import examine
 
     facts = examine(model, tokens, dtype)
@@ -29,7 +32,7 @@ def doctor(
         raise typer.Exit(ModelError.exit_code)
 
 
-def _print_facts(facts: dict[str, Any], tokens: int) -> None:
+def _print_facts(facts: Examination, tokens: int) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -43,15 +46,15 @@ def _print_facts(facts: dict[str, Any], tokens: int) -> None:
     }
     if facts["supported"]:
         plan, heads = facts["plan"], facts["heads"]
-        fit = "fit" if facts["fits_context"] else "do NOT fit"
+        fit = "fit into" if facts["fits_context"] else "exceed"
         rows |= {
-            "decoder": f"{facts['family']}, {facts['layers']} layers, {heads[0]} heads on {heads[1]} key/value heads, "
+            "decoder": f"{facts['family']}, {facts['layers']} layers, {heads[0]} query and {heads[1]} key/value heads, "
             f"{plan['decoder_parameters'] / 1e6:,.1f} M of {plan['parameters'] / 1e6:,.1f} M parameters",
-            "sequence": f"{tokens:,} tokens {fit} into the context of {facts['context']:,}",
+            "sequence": f"{tokens:,} tokens {fit} the context of {facts['context']:,}",
             "memory": f"about {_bytes(plan['total_bytes'])}: "
-            f"{_bytes(plan['weights_bytes'])} of {facts['dtype']} weights, "
-            f"then {_bytes(plan['cache_bytes'])} of keys and values while the model answers, "
-            f"then {_bytes(plan['working_bytes'])} to work and {_bytes(plan['matrix_bytes'])} for the pairwise matrix",
+            f"{_bytes(plan['weights_bytes'])} for {facts['dtype']} weights, and the larger of "
+            f"{_bytes(plan['cache_bytes'])} for keys and values during generation and "
+            f"{_bytes(plan['working_bytes'] + plan['matrix_bytes'])} for activations and the pairwise matrix",
             "passes": plan["passes"],
         }
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

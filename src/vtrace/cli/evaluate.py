@@ -81,7 +81,7 @@ def evaluate_command(
         from ..faithfulness.plan import EvaluationPlan
         from ..faithfulness.run import evaluate
         from ..faithfulness.store import read_reasons
-        from ..lvlm.load import load
+        from ..lvlm.load import find_dtype, load
         from ..methods.registry import parse_names
         from ..tracing.prompt import SYSTEM_PROMPT
 
@@ -106,7 +106,7 @@ def evaluate_command(
             print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
         report(0, 0, f"Loading {model}")
-        lvlm = load(model, dtype=dtype or None, device=device or None)
+        lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
     with progress_bar(quiet) as report:
         path = evaluate(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
     for reason, count in read_reasons(path, "left_out").items():

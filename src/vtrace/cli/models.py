@@ -9,7 +9,7 @@ import typer
 
 
 def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """The model families: what is supported, how that was seen, and what is refused for which reason."""
+    """List supported model families and how each was verified, and refused ones with the reason."""
     from ..lvlm.checkpoint import EMBEDDED
     from ..lvlm.families.supported import FAMILIES, REFUSED
 
@@ -26,12 +26,13 @@ def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
 
     for title, rows in (
         ("supported", [(f.name, ", ".join(f.model_types), f.status) for f in FAMILIES]),
-        ("refused", [("", kind, why) for kind, why in REFUSED.items()]),
+        ("refused", [("", kind, reason) for kind, reason in REFUSED.items()]),
     ):
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        for head in (title, "model type", "status" if title == "supported" else "why"):
+        for head in (title, "model type", "status" if title == "supported" else "reason"):
             table.add_column(head)
         for row in rows:
             table.add_row(*row)
         Console().print(table, "")
-    print(f"Embedded: {', '.join(EMBEDDED)}. What a model needs: vtrace doctor --model NAME; more: docs/models.md")
+    print(f"Embedded models: {', '.join(EMBEDDED)}")
+    print("Memory and passes of a model: vtrace doctor --model NAME")

@@ -90,7 +90,7 @@ class TraceSource:
         return _Request(example(self.example or SHOWN), {"response": response})
 
     def _load(self, model: str, report: Progress) -> Lvlm:
-        from ..lvlm.load import load
+        from ..lvlm.load import find_dtype, load
 
         report(0, 0, f"Loading {model}")
-        return load(model, dtype=self.dtype or None, device=self.device or None)
+        return load(model, dtype=find_dtype(self.dtype), device=self.device or None)

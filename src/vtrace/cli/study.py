@@ -59,12 +59,12 @@ def study_command(
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..benchmarks.registry import find_benchmark
-        from ..lvlm.load import load
+        from ..lvlm.load import find_dtype, load
         from ..studies.run import run_study
 
         chosen = find_benchmark(benchmark, data)
         report(0, 0, f"Loading {model}")
-        lvlm = load(model, dtype=dtype or None, device=device or None)
+        lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
     with progress_bar(quiet) as report:
         written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, progress=report)
     print(written[0].read_text("utf-8"), end="")

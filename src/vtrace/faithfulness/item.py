@@ -18,7 +18,7 @@ from ..benchmarks.grading import CORRECT, grade
 from ..errors import InputError, VTraceError, running
 from ..lvlm.model import Lvlm
 from ..methods.loo import measured_dependence
-from ..methods.registry import find_method, run_method
+from ..methods.registry import find_method, needs_layers, run_method
 from ..methods.session import TraceSession
 from ..system.peak_memory import PeakMemory
 from ..tracing.generate import Reply, retrace, trace
@@ -86,7 +86,8 @@ def measure_item(
 ) -> RunRows:
     """The rows of one item for the wanted targets and methods. A method that fails has a row that says so."""
     with running("the perturbation"):
-        session = TraceSession.open(lvlm, item.trace)
+        keep = needs_layers([plan.method(name) for _, name in wanted])
+        session = TraceSession.open(lvlm, item.trace, keep_layers=keep)
         likelihoods = ResponseLikelihoods(session, radius)
         rows = RunRows(item=[_item_row(item, likelihoods)])
     found = _attribute_all(plan, item, session, radius, wanted, rows)
@@ -172,7 +173,7 @@ def _attribute(
 
 def _reference(plan: EvaluationPlan, session: TraceSession, radius: float) -> np.ndarray | None:
     """The measured dependence on every input, if leave-one-out, whose passes it shares, is among the methods."""
-    if "loo" not in map(plan.method, plan.methods):
+    if not any(find_method(plan.method(name)).reference for name in plan.methods):
         return None
     try:
         with running("leave-one-out"):

@@ -1,15 +1,15 @@
-"""Where checkpoints are, and what their configuration says, without loading any weights."""
+"""Where a checkpoint is and what its configuration says, without loading weights."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from ..errors import ModelError, first_line
-from .families.family import Family
+from .families.family import Family, ModelConfig
 from .families.supported import has_pictures
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
@@ -17,41 +17,41 @@ EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "
 
 
 class Checkpoint(NamedTuple):
-    """A folder or hub id, and the revision where its name has one."""
+    """A folder or hub id, and the revision if its name ends in one."""
 
     source: str
     options: dict[str, str]  # for `from_pretrained`
 
 
 def find_checkpoint(name: str) -> Checkpoint:
-    """Where the checkpoint of this name is."""
+    """Where the checkpoint with this name is."""
     if name in EMBEDDED or Path(name).exists():
         return Checkpoint(str(EMBEDDED.get(name, name)), {})
     source, _, revision = name.partition("@")
     return Checkpoint(source, {"revision": revision} if revision else {})
 
 
-def read_config(checkpoint: Checkpoint, name: str) -> Any:
+def read_config(checkpoint: Checkpoint, name: str) -> ModelConfig:
     """The configuration of a checkpoint, without its weights."""
     try:
         return AutoConfig.from_pretrained(checkpoint.source, **checkpoint.options)
     except Exception as error:
         hint = "give a hub id, a folder with config.json, or one of: " + ", ".join(EMBEDDED)
-        raise ModelError(f"cannot find the model {name!r} ({reason(error)}); {hint}") from error
+        raise ModelError(f"cannot find the model {name!r} ({failure_reason(error)}); {hint}") from error
 
 
-def reason(error: Exception) -> str:
-    """What went wrong, in a line; the hub's own words for a gated model hide what to do."""
+def failure_reason(error: Exception) -> str:
+    """What went wrong, in one line. The hub's own message for a gated model hides what to do."""
     if "gated repo" in str(error) or "GatedRepo" in type(error).__name__:
-        return "its owner asks for agreement first; accept the terms on its page, then run: hf auth login"
+        return "its owner requires agreement; accept the terms on its page, then run: hf auth login"
     return first_line(error)
 
 
-def skeleton(config: Any, family: Family) -> Any:
-    """The model of a configuration with shapes instead of weights: nothing is allocated."""
+def build_without_weights(config: ModelConfig, family: Family) -> PreTrainedModel:
+    """The model of a configuration with shapes but no values: no memory is allocated."""
     with torch.device("meta"):
         return auto_class(family).from_config(config)
 
 
-def auto_class(family: Family) -> Any:
+def auto_class(family: Family) -> type[AutoModelForImageTextToText] | type[AutoModelForCausalLM]:
     return AutoModelForImageTextToText if has_pictures(family) else AutoModelForCausalLM

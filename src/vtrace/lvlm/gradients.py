@@ -1,4 +1,4 @@
-"""Gradients through the decoder: of embeddings, of DeepStack rows, and of what attention heads write."""
+"""Gradients through the decoder with respect to embeddings, DeepStack rows, and the outputs of attention heads."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import ModelError
+from ..errors import ModelError, first_line
 from .families.family import Arguments
 from .seam import Seam
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """Derivatives of one number with respect to the inputs of the decoder and the outputs of its heads."""
+    """Derivatives of one scalar with respect to the inputs of the decoder and the outputs of its heads."""
 
     inputs: list[Tensor]  # 1,T,d for the embeddings, then extras
     by_input: list[Tensor]
-    by_head: list[Tensor]  # per layer H,T,d_h: of the attention output before its projection
+    by_head: list[Tensor]  # per layer H,T,d_h: with respect to the attention output before its projection
 
     def times_input(self, image: Sequence[int]) -> Tensor:
-        """Sum over features of input times gradient; extras count for the image positions they belong to."""
+        """Sum over features of input times gradient. Extras are added to the image positions they belong to."""
         products = [(x.detach().float() * g.float()).sum(-1) for x, g in zip(self.inputs, self.by_input, strict=True)]
         total = products[0][0].double()
         for rows in products[1:]:
@@ -34,7 +34,7 @@ class Gradient:
 
 
 class Graph:
-    """One differentiable pass over a frozen sequence; gradients of its target logits can be asked for repeatedly."""
+    """One differentiable pass over a frozen sequence; several gradients of its target logits can be taken from it."""
 
     def __init__(self, seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int], heads: bool = True):
         self._seam = seam
@@ -58,8 +58,8 @@ class Graph:
                 grads = torch.autograd.grad(output, [*self.inputs, *self._heads], retain_graph=keep)
         except RuntimeError as error:
             raise ModelError(
-                "this model cannot be differentiated: a layer, perhaps a quantised one, passes no gradient on "
-                f"({str(error).splitlines()[0]})"
+                "this model cannot be differentiated: a layer, perhaps a quantised one, does not pass on gradients "
+                f"({first_line(error)})"
             ) from error
         count = len(self.inputs)
         by_head = [_split_heads(self._seam, g[0]) for g in grads[count:]]
@@ -82,7 +82,7 @@ def _split_heads(seam: Seam, rows: Tensor) -> Tensor:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """While open, parameters ask for no gradients: nothing is stored for them."""
+    """While open, parameters require no gradients, so nothing is stored for them."""
     wanted = [p for p in model.parameters() if p.requires_grad]
     for p in wanted:
         p.requires_grad_(False)
@@ -95,7 +95,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def overridden(forwards: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """While open, these instances have another forward; whatever they had before is put back, also after errors."""
+    """While open, these instances have another forward. What they had before is restored, also after errors."""
     before = {module: module.__dict__.get("forward") for module in forwards}
     try:
         for module, forward in forwards.items():
@@ -111,7 +111,7 @@ def overridden(forwards: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
 
 @contextmanager
 def checkpointed(layers: Sequence[nn.Module]) -> Iterator[None]:
-    """While open, layers keep only their input and compute the rest again in the backward pass."""
+    """While open, layers keep only their input and recompute the rest in the backward pass."""
 
     def again(forward: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: checkpoint(forward, *args, use_reentrant=False, **kwargs)

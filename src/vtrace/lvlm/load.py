@@ -1,74 +1,107 @@
-"""Models: `load` any supported checkpoint, from the hub, a folder, or the embedded ones by name."""
+"""`load` any supported checkpoint: from the hub, from a folder, or an embedded one by name."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
+from transformers import PreTrainedModel
 
 from ..errors import ModelError, first_line
-from .checkpoint import auto_class, find_checkpoint, read_config, reason
+from .checkpoint import auto_class, failure_reason, find_checkpoint, read_config
 from .families.supported import family_of, has_pictures
 from .model import Lvlm
 from .processor import load_processor, load_text_processor
 
-DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "int4")
-SPREAD = ("auto", "balanced", "sequential")  # over all devices, by accelerate
+Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8", "int4"]
+Spread = Literal["auto", "balanced", "sequential"]  # over all devices, by accelerate
+DeviceMap = Mapping[str, int | str | torch.device]  # module names to devices
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+SPREADS: tuple[Spread, ...] = get_args(Spread)
 
 
 def load(
-    name: str | os.PathLike[str] = "pinhole", dtype: str | torch.dtype | None = None,
-    device: str | dict[str, Any] | None = None, revision: str | None = None,
-) -> Lvlm:  # fmt: skip
-    """Load a checkpoint. On a GPU it keeps its own dtype; on a CPU the default is float32.
+    name: str | os.PathLike[str] = "pinhole",
+    dtype: Dtype | torch.dtype | None = None,
+    device: Spread | str | DeviceMap | None = None,
+    revision: str | None = None,
+) -> Lvlm:
+    """Load a checkpoint.
 
-    `name` is a hub id, a folder, or an embedded model ("pinhole"); a hub id can end in a
-    revision, as in "Qwen/Qwen3-VL-8B-Instruct@main". `dtype` "int8" and "int4" quantise the weights. `device`
-    "auto" spreads them over all GPUs, and a dictionary says where each module goes.
+    Args:
+        name: a hub id, a folder, or an embedded model ("pinhole"). A hub id can end in a revision, as in
+            "Qwen/Qwen3-VL-8B-Instruct@main".
+        dtype: by default float32 on a CPU and the checkpoint's own dtype elsewhere; "int8" and "int4" quantise the
+            weights.
+        device: by default a GPU if there is one, else the CPU; "auto" spreads the model over all GPUs, and a mapping
+            says where each module goes.
+        revision: a branch, tag or commit on the hub.
     """
     name = f"{name}@{revision}" if revision else str(name)
     found = find_checkpoint(name)
     family = family_of(read_config(found, name), name)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    spread = isinstance(device, dict) or device in SPREAD
-    if not spread and not str(device).startswith(("cpu", "cuda")):
-        raise ModelError(
-            f"device {device!r} is not supported, because path sums need float64; use cpu, cuda, or auto for all GPUs"
-        )
-    dtype = dtype or ("float32" if device == "cpu" else "auto")
-    if isinstance(dtype, str) and dtype not in DTYPES:
-        raise ModelError(f"unknown dtype {dtype!r}; use one of: {', '.join(DTYPES)}")
-    packed = _quantisation(dtype)
-    placed = {"device_map": device if spread else {"": device}} if packed or spread else {}
+    plan = _plan(dtype, device)
+    processor: Any
     try:
         model = auto_class(family).from_pretrained(
-            found.source,
-            dtype="auto" if packed else dtype,
-            attn_implementation="sdpa",
-            **packed,
-            **placed,
-            **found.options,
+            found.source, attn_implementation="sdpa", **plan.options, **found.options
         )
         read = load_processor if has_pictures(family) else load_text_processor
-        processor: Any = read(found.source, model.config.model_type, **found.options)
+        processor = read(found.source, model.config.model_type, **found.options)
     except Exception as error:  # weights and configurations can be damaged in many ways
-        raise ModelError(f"cannot load {name}: {reason(error)}") from error
+        raise ModelError(f"cannot load {name}: {failure_reason(error)}") from error
     if has_pictures(family) and not hasattr(processor, "image_processor"):
-        raise ModelError(f"{name} has no image processor; is its processor_config.json complete?")
+        raise ModelError(f"{name} has no image processor; check its processor_config.json")
     if family.chat_template and not processor.chat_template:
         processor.chat_template = family.chat_template
-    try:
-        model = model if placed else model.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu") from error
+    if plan.move_to is not None:
+        model = _moved(model, plan.move_to)
     return Lvlm(name, model.eval(), processor, family)
 
 
-def _quantisation(dtype: str | torch.dtype) -> dict[str, Any]:
-    """What `from_pretrained` has to be told to quantise; nothing for ordinary dtypes."""
+class _Plan(NamedTuple):
+    """How weights are read, and where they are moved afterwards."""
+
+    options: dict[str, Any]  # of `from_pretrained`
+    move_to: str | None  # None if `from_pretrained` places them itself
+
+
+def find_dtype(name: str) -> Dtype | None:
+    """A dtype by name; None, the default, for an empty one."""
+    found = next((dtype for dtype in DTYPES if dtype == name), None)
+    if name and found is None:
+        raise ModelError(f"unknown dtype {name!r}; use one of: {', '.join(DTYPES)}")
+    return found
+
+
+def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | None) -> _Plan:
+    dtype = find_dtype(dtype) if isinstance(dtype, str) else dtype
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = dtype or ("float32" if device == "cpu" else "auto")
+    packed = _quantisation(dtype)
+    options = packed or {"dtype": dtype}
+    if not isinstance(device, str) or device in SPREADS:
+        return _Plan({**options, "device_map": device if isinstance(device, str) else dict(device)}, None)
+    if not device.startswith(("cpu", "cuda")):
+        raise ModelError(
+            f"device {device!r} is not supported because the method needs float64; use cpu, cuda, or auto for all GPUs"
+        )
+    return _Plan({**options, "device_map": {"": device}}, None) if packed else _Plan(options, device)
+
+
+def _moved(model: PreTrainedModel, device: str) -> PreTrainedModel:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu") from error
+
+
+def _quantisation(dtype: Dtype | torch.dtype) -> dict[str, Any]:
+    """The arguments that make `from_pretrained` quantise; none for ordinary dtypes."""
     if dtype not in ("int8", "int4"):
         return {}
     if missing := [package for package in ("bitsandbytes", "accelerate") if find_spec(package) is None]:
@@ -77,13 +110,14 @@ def _quantisation(dtype: str | torch.dtype) -> dict[str, Any]:
         )
     from transformers import BitsAndBytesConfig
 
-    logging.getLogger("bitsandbytes.autograd._functions").addFilter(_not_the_cast)
-    options: dict[str, Any] = {"load_in_8bit": True} if dtype == "int8" else {"load_in_4bit": True}
-    if dtype == "int4":
-        options |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
-    return {"quantization_config": BitsAndBytesConfig(**options)}
+    logging.getLogger("bitsandbytes.autograd._functions").addFilter(_is_not_about_casting)
+    if dtype == "int8":
+        config = BitsAndBytesConfig(load_in_8bit=True)
+    else:
+        config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+    return {"dtype": "auto", "quantization_config": config}
 
 
-def _not_the_cast(record: logging.LogRecord) -> bool:
-    """What int8 does to every input of every layer is no news the second time, and was asked for the first."""
+def _is_not_about_casting(record: logging.LogRecord) -> bool:
+    """Drop the message that bitsandbytes logs for every layer: casting inputs is what int8 means."""
     return not str(record.msg).startswith("MatMul8bitLt: inputs will be cast")

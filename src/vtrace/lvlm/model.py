@@ -1,4 +1,4 @@
-"""A loaded model: its weights, its processor, and what is known about its family."""
+"""A loaded model: weights, processor, and family."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Lvlm:
     """A model, its processor, and what is known about its family."""
 
     name: str
-    model: Any
-    processor: Any
+    model: Any  # of transformers, whose modules carry attributes that type checkers cannot see
+    processor: Any  # of transformers, or a TextProcessor
     family: Family
 
     @property
@@ -37,7 +37,7 @@ class Lvlm:
 
     @property
     def context(self) -> int:
-        """Longest sequence the decoder was made for."""
+        """The longest sequence that the decoder supports."""
         return self.model.config.get_text_config().max_position_embeddings
 
     @property
@@ -47,5 +47,5 @@ class Lvlm:
 
     @property
     def revision(self) -> str:
-        """Tells apart models of the same name."""
+        """A fingerprint of the weights, which tells apart models of the same name."""
         return revision_of(self.model)

@@ -1,23 +1,31 @@
-"""The words before the first position that ever changes are decoded once, and not for every state again."""
+"""The tokens before the first position that ever changes are decoded once, not for every state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from transformers import DynamicCache
 
 from .families.family import Arguments, Family
 
 
+class KeysAndValues(NamedTuple):
+    """Of one layer, for the tokens of the prefix."""
+
+    keys: Float[Tensor, "1 groups length size"]
+    values: Float[Tensor, "1 groups length size"]
+
+
 @dataclass(frozen=True)
 class Prefix:
-    """What later tokens read of the first `length` tokens: keys and values of each layer, 1,G,length,d_h."""
+    """What later tokens read of the first `length` tokens."""
 
     length: int
-    layers: list[tuple[Tensor, Tensor]]
+    layers: list[KeysAndValues]
 
 
 @torch.no_grad()
@@ -30,7 +38,7 @@ def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -
     head = family.with_extras(head, [rows[:0] for rows in family.extras(arguments)])
     cache = DynamicCache()
     family.decoder(model)(**{**head, "past_key_values": cache, "use_cache": True})
-    return Prefix(length, [(layer.keys, layer.values) for layer in cache.layers])
+    return Prefix(length, [KeysAndValues(layer.keys, layer.values) for layer in cache.layers])
 
 
 def after(prefix: Prefix | None, arguments: Arguments) -> Arguments:

@@ -1,4 +1,4 @@
-"""Layer-wise relevance rules as changed gradients: the forward values stay, one backward gives the relevance.
+"""Layer-wise relevance rules as modified gradients: forward values stay, and one backward pass gives the relevance.
 
 Every rule acts on instances of one model and is removed when the context closes.
 """
@@ -19,15 +19,16 @@ from ..errors import ModelError
 from .gradients import overridden
 
 Rule = Literal["attnlrp", "cp"]
+_AttentionOutput = tuple[Tensor, None]  # what transformers expects of an attention function: output, no weights
 
 
 def scaled(x: Tensor, factor: float) -> Tensor:
-    """x, with its gradient multiplied."""
+    """x, with its gradient multiplied by `factor`."""
     return x.detach() + factor * (x - x.detach())
 
 
 def linear_norm(norm: Any, x: Tensor) -> Tensor:
-    """An RMS norm whose factor is a constant for gradients, so that it is linear in x."""
+    """An RMS norm whose factor is constant in the backward pass, so that it is linear in x."""
     epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))
     wide = x.float() if x.dtype != torch.float64 else x
     factor = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon).detach()
@@ -40,7 +41,7 @@ def relevance_rules(decoder: Any, rule: Rule) -> Iterator[None]:
     config = decoder.config
     before = config._attn_implementation
     if before in _NAMES.values():
-        raise ModelError("relevance rules are already in place on this model; close the other context first")
+        raise ModelError("relevance rules are already active on this model; close the other context first")
     forwards: dict[nn.Module, Callable[..., Any]] = {}
     for module in decoder.modules():
         if type(module).__name__.endswith("RMSNorm"):
@@ -78,19 +79,24 @@ def _gated(mlp: Any, x: Tensor, rule: Rule) -> Tensor:
     return mlp.down_proj(scaled(act * up, 0.5))
 
 
-def _uniform(module, query, key, value, attention_mask, **kwargs):
-    """Each matrix product shares its relevance evenly: a quarter for queries and keys, half for values."""
+def _uniform(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> _AttentionOutput:
+    """Each matrix product splits its relevance evenly: a quarter each for queries and keys, half for values."""
     return sdpa_attention_forward(
         module, scaled(query, 0.25), scaled(key, 0.25), scaled(value, 0.5), attention_mask, **kwargs
     )
 
 
-def _constant(module, query, key, value, attention_mask, **kwargs):
+def _constant(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> _AttentionOutput:
     """All relevance passes through the values."""
     return sdpa_attention_forward(module, query.detach(), key.detach(), value, attention_mask, **kwargs)
 
 
-_NAMES = {"attnlrp": "vtrace_attnlrp", "cp": "vtrace_cplrp"}
-for _rule, _forward in (("attnlrp", _uniform), ("cp", _constant)):
+_NAMES: dict[Rule, str] = {"attnlrp": "vtrace_attnlrp", "cp": "vtrace_cplrp"}
+_FORWARDS: dict[Rule, Callable[..., _AttentionOutput]] = {"attnlrp": _uniform, "cp": _constant}
+for _rule, _forward in _FORWARDS.items():
     AttentionInterface.register(_NAMES[_rule], _forward)
     AttentionMaskInterface.register(_NAMES[_rule], sdpa_mask)

@@ -1,15 +1,14 @@
-"""What could stand in place of a word: for each position, a distribution over the model's vocabulary."""
+"""Possible replacements of words: for each position, a distribution over the model's vocabulary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from ..errors import ModelError
+from ..errors import ModelError, first_line
 from ..types import Word
 from .families.family import Arguments
 from .seam import Seam
@@ -17,34 +16,39 @@ from .seam import Seam
 
 @torch.no_grad()
 def by_model(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:
-    """The model's own expectation at each position, without the token that stands there: n,vocabulary."""
+    """The model's own prediction at each position, without the token that is there: n,vocabulary."""
     return _without(seam.predict(arguments, positions)[0].softmax(-1), ids[positions])
 
 
 def by_unigram(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:
-    """The model's mean expectation over these positions, the same at all of them."""
+    """The model's mean prediction over these positions, the same at all of them."""
     mean = by_model(seam, arguments, ids, positions).mean(0, keepdim=True)
     return _without(mean.repeat(len(positions), 1), ids[positions])
 
 
 @torch.no_grad()
 def by_masked_lm(
-    name: str, words: Sequence[Word], tokenizer: Any, fallback: Tensor, positions: Sequence[int], keep: int = 50
+    name: str,
+    words: Sequence[Word],
+    tokenizer: PreTrainedTokenizerBase,
+    fallback: Tensor,
+    positions: Sequence[int],
+    keep: int = 50,
 ) -> Tensor:
-    """Words that a masked language model proposes and that have as many tokens here as the word they replace.
+    """Words that a masked language model proposes and that have as many tokens as the word they replace.
 
-    `fallback` (n,vocabulary) serves positions for which it proposes none.
+    `fallback` (n,vocabulary) is used at positions for which it proposes none.
     """
     try:
         reader, filler = AutoTokenizer.from_pretrained(name), AutoModelForMaskedLM.from_pretrained(name).eval()
-    except Exception as error:  # not there, not readable, or no masked language model
-        raise ModelError(f"cannot load the masked language model {name!r}: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # missing, unreadable, or not a masked language model
+        raise ModelError(f"cannot load the masked language model {name!r}: {first_line(error)}") from error
     found, place = torch.zeros_like(fallback), {position: row for row, position in enumerate(positions)}
     for number, word in enumerate(words):
         text = " ".join(reader.mask_token if k == number else w.text for k, w in enumerate(words))
         encoded = reader(text, return_tensors="pt", truncation=True)
         masks = (encoded["input_ids"][0] == reader.mask_token_id).nonzero()
-        if not len(masks):  # cut off: the question is longer than what the masked model reads
+        if not len(masks):  # truncated: the question is longer than the masked model's context
             continue
         guess = filler(**encoded).logits[0, masks[0, 0]].softmax(-1).topk(min(keep, len(reader)))
         for share, token in zip(guess.values, guess.indices, strict=True):

@@ -1,15 +1,16 @@
-"""Which weights a model has, so that a run is never continued with others."""
+"""A fingerprint of a model's weights, so that a run is never resumed with different ones."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
-SAMPLED = 8  # numbers of every parameter; training changes all of them
+from torch import nn
+
+SAMPLED = 8  # values of every parameter; training changes all of them
 
 
-def revision_of(model: Any) -> str:
-    """A fingerprint of the weights as they are loaded: the same on every device, whatever the model is called."""
+def revision_of(model: nn.Module) -> str:
+    """A fingerprint of the weights as loaded: the same on every device and under every name."""
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
         digest.update(f"{name} {tuple(parameter.shape)}".encode())

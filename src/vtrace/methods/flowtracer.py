@@ -27,7 +27,9 @@ def flowtracer(
     at the inputs and conditioned on arriving; "direct": the answer's own attention. Layers are given as shares of
     the depth."""
     if not 0 <= first_layer < last_layer <= 1:
-        raise InputError(f"the layers from {first_layer} to {last_layer} are no range; use shares of the depth, 0 to 1")
+        raise InputError(
+            f"layers from {first_layer} to {last_layer} are not a range; give fractions of the depth, between 0 and 1"
+        )
     depth = len(session.layers())
     low = min(round(first_layer * depth), depth - 1)
     high = max(round(last_layer * depth), low + 1)

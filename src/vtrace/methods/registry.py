@@ -51,6 +51,7 @@ class Method:
     cost: str  # in forward passes
     speed: Speed = "instant"  # instant: little beyond the instrumented pass; quick: a few passes; slow: many
     status: str = "as published"
+    reference: bool = False  # it measures dependence itself; other methods are compared with that
 
     @property
     def options(self) -> dict[str, Any]:
@@ -128,7 +129,7 @@ METHODS: dict[str, Method] = {
     ),
     "loo": Method(
         leave_one_out, "blur one patch or pad one word: measured dependence", (EXTRA, PICTURE),
-        "1 + 1 per input, with the vision tower", "slow", "reference",
+        "1 + 1 per input, with the vision tower", "slow", "reference", reference=True,
     ),
     "ig": Method(
         integrated_gradients, "gradients on the way from padded inputs", (BACKWARD,), "2 + steps x (1 + 1 backward)",

@@ -7,23 +7,48 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import torch
 from PIL import Image
+from transformers import PreTrainedModel, ProcessorMixin
 
-from ..benchmarks.shapes.questions import ANSWER_MARK, TASKS
+from ..benchmarks.shapes.questions import ANSWER_PREFIX, TASKS
 from ..benchmarks.shapes.sample import Sample, sample
-from ..benchmarks.shapes.scene import WORLD, World
+from ..benchmarks.shapes.scene import WORLD, Split, World
+from ..lvlm.load import load
 from ..tracing.prompt import SYSTEM_PROMPT
-from ..types import Example
+from ..types import Example, Progress, silent
 
 BATCH = 100
+_GREY = (160, 160, 160)
+
+
+class TaskAccuracy(TypedDict):
+    """Accuracy on one task, beside always giving the task's most frequent answer."""
+
+    accuracy: float
+    majority: float
+    blank: NotRequired[float]  # with a blank picture
+
+
+class AccuracyReport(TypedDict):
+    """Accuracy on Shapes, as `accuracy.json` records it."""
+
+    split: Split
+    per_task: int  # questions
+    mean: float
+    exact_response: float  # share of responses that equal the gold one word for word
+    tasks: dict[str, TaskAccuracy]
 
 
 @torch.no_grad()
 def respond(
-    model: Any, processor: Any, samples: Sequence[Sample | Example], pictures: list[Image.Image], limit: int = 220
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    samples: Sequence[Sample | Example],
+    pictures: Sequence[Image.Image],
+    limit: int = 220,
 ) -> list[str]:
     """Greedy responses through the public interface of `transformers`, in one left-padded batch."""
     prompts = [
@@ -36,43 +61,45 @@ def respond(
         )
         for s in samples
     ]
-    inputs = processor(text=prompts, images=pictures, padding=True, padding_side="left", return_tensors="pt")
+    inputs = processor(text=prompts, images=list(pictures), padding=True, padding_side="left", return_tensors="pt")
     ids = model.generate(**inputs.to(model.device), max_new_tokens=limit, do_sample=False)
     return processor.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
 def answer_of(response: str) -> str:
-    """The text after the last answer mark; empty if there is none."""
-    return response.rpartition(ANSWER_MARK)[2].strip() if ANSWER_MARK in response else ""
+    """The text after the last "Final answer:"; empty if there is none."""
+    return response.rpartition(ANSWER_PREFIX)[2].strip() if ANSWER_PREFIX in response else ""
 
 
-def measure(
-    model: Any,
-    processor: Any,
-    split: str,
+def blank_like(picture: Image.Image) -> Image.Image:
+    """A grey picture of the same size."""
+    return Image.new("RGB", picture.size, _GREY)
+
+
+def measure_accuracy(
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    split: Split,
     per_task: int,
     blank: bool = True,
-    progress: bool = False,
+    progress: Progress = silent,
     world: World = WORLD,
-) -> dict:
-    """Accuracy per task with the picture and with a blank one, beside always giving the most frequent answer."""
+) -> AccuracyReport:
+    """Accuracy per task with the picture and, unless `blank` is false, with a blank one."""
     samples = [sample(split, index, world) for index in range(per_task * len(TASKS))]
-    order = sorted(samples, key=lambda s: (s.task, len(s.response)))  # alike lengths together: fewer idle steps
+    order = sorted(samples, key=lambda s: (s.task, len(s.response)))  # similar lengths together: fewer idle steps
     right: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
     exact = 0
     for start in range(0, len(order), BATCH):
         part = order[start : start + BATCH]
         pictures = [s.image for s in part]
         for empty in (False, True) if blank else (False,):
-            shown = [Image.new("RGB", p.size, (160, 160, 160)) for p in pictures] if empty else pictures
+            shown = [blank_like(picture) for picture in pictures] if empty else pictures
             for s, response in zip(part, respond(model, processor, part, shown), strict=True):
                 right[empty][s.task] += answer_of(response) == s.answer
                 exact += not empty and response == s.response
-        if progress:
-            print(f"\r{min(start + BATCH, len(order))} of {len(order)} questions", end="", file=sys.stderr, flush=True)
-    if progress:
-        print(file=sys.stderr)
-    tasks = {}
+        progress(min(start + BATCH, len(order)), len(order))
+    tasks: dict[str, TaskAccuracy] = {}
     for task in TASKS:
         answers = Counter(s.answer for s in samples if s.task == task)
         tasks[task] = {"accuracy": right[False][task] / per_task, "majority": max(answers.values()) / per_task}
@@ -82,21 +109,25 @@ def measure(
     return {"split": split, "per_task": per_task, "mean": mean, "exact_response": exact / len(samples), "tasks": tasks}
 
 
+def show_progress(done: int, total: int, label: str = "") -> None:
+    """A counter on stderr, if that is a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r{done} of {total} questions", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="pinhole")
     parser.add_argument("--split", default="test", choices=("dev", "test"))
-    parser.add_argument("--per-task", type=int, default=200)
+    parser.add_argument("--per-task", type=int, default=200, help="questions per task")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
-    from ..lvlm.load import load
-
     lvlm = load(args.model)
-    result = measure(lvlm.model, lvlm.processor, args.split, args.per_task, progress=sys.stderr.isatty())
+    result = measure_accuracy(lvlm.model, lvlm.processor, args.split, args.per_task, progress=show_progress)
     if args.json:
         print(json.dumps(result, indent=1))
         return
-    print(f"{'task':<12} accuracy  blank  majority   ({args.split} split, {args.per_task} questions a task)")
+    print(f"{'task':<12} accuracy  blank  majority   ({args.split} split, {args.per_task} questions per task)")
     for task, row in result["tasks"].items():
         print(f"{task:<12} {row['accuracy']:8.3f} {row['blank']:6.3f} {row['majority']:9.3f}")
     print(f"{'mean':<12} {result['mean']:8.3f}")

@@ -1,6 +1,7 @@
-"""What the embedded models share before training: the tokenizer, the prompt template, and how they are saved.
+"""What the embedded models share: the tokenizer, the chat template, parts of the decoder, and saving.
 
-Everything is of the class their big siblings use: Qwen's byte-level tokenizer and a chat template in its form.
+The tokenizer and the template have the same form as those of the large models: Qwen's byte-level tokenizer and chat
+template.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
-from transformers import GenerationConfig, Qwen2Tokenizer
+from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin, Qwen2Tokenizer
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
 from ..benchmarks.shapes.questions import TASKS
@@ -37,9 +38,9 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(special: tuple[str, ...], **roles: str) -> Qwen2Tokenizer:
-    """Byte-level BPE in which every word of the Shapes grammar is one token; bytes cover the rest.
+    """Byte-level BPE trained on the words of the Shapes grammar; bytes cover the rest.
 
-    Special tokens come last, so that models with as many of them agree on all ids.
+    Special tokens come last, so that models with equally many of them agree on all ids.
     """
     texts = [SYSTEM_PROMPT, "user\n", "assistant\n", "system\n"] * 50
     for index in range(len(TASKS) * 400):
@@ -68,7 +69,7 @@ def build_tokenizer(special: tuple[str, ...], **roles: str) -> Qwen2Tokenizer:
     )
 
 
-def decoder_config(tokenizer: Qwen2Tokenizer, **rope: Any) -> dict[str, Any]:
+def decoder_config(tokenizer: Qwen2Tokenizer, **rope: object) -> dict[str, Any]:
     """A deep, narrow decoder, so that evidence has to travel between tokens; q/k-norm and grouped queries."""
     return dict(
         vocab_size=len(tokenizer), hidden_size=128, intermediate_size=384, num_hidden_layers=8,
@@ -78,16 +79,16 @@ def decoder_config(tokenizer: Qwen2Tokenizer, **rope: Any) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def shrink_outputs(stack: nn.Module, names: tuple[str, ...]) -> None:
-    """Residual branches start small, the smaller the more of them there are."""
+def shrink_outputs(stack: nn.ModuleList, names: tuple[str, ...]) -> None:
+    """Scale down the initial outputs of residual branches by the square root of their number."""
     with torch.no_grad():
         for name, weight in stack.named_parameters():
             if name.endswith(names):
-                weight.div_(math.sqrt(2 * len(stack)))  # type: ignore[arg-type]
+                weight.div_(math.sqrt(2 * len(stack)))
 
 
-def save(model: Any, processor: Any, folder: Path) -> None:
-    """Write a checkpoint in bfloat16 that loads like any from the hub."""
+def save_checkpoint(model: PreTrainedModel, processor: ProcessorMixin, folder: Path) -> None:
+    """Write a checkpoint in bfloat16 that loads like one from the hub."""
     half = copy.deepcopy(model).to(torch.bfloat16)
     tokenizer = processor.tokenizer
     half.generation_config = GenerationConfig(

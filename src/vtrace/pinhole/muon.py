@@ -1,12 +1,14 @@
 """Muon in float32, with equally shaped matrices orthogonalised together.
 
-torch.optim.Muon iterates in bfloat16, which processors without native bfloat16 emulate some fifty
-times slower; batching the small matrices makes the float32 iteration cheap.
+torch.optim.Muon iterates in bfloat16, which CPUs without native bfloat16 emulate about fifty times slower; batching
+the small matrices makes the float32 iteration cheap.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +17,13 @@ from torch import Tensor
 class Muon(torch.optim.Optimizer):
     """Momentum, orthogonalised by five Newton-Schulz steps, scaled to the root mean square of an Adam update."""
 
-    def __init__(self, params, lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+    ):
         super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
 
     @torch.no_grad()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..methods.registry import run_method
+from ..methods.registry import find_method, run_method
 from ..methods.session import TraceSession
 from ..types import Target
 
@@ -17,5 +17,5 @@ COMPARED_METHODS = (
 
 def method_scores(name: str, session: TraceSession, target: Target, seed: int) -> np.ndarray:
     """T: the scores of a method with its default options."""
-    options: dict[str, Any] = {"seed": seed} if name == "random" else {}
+    options: dict[str, Any] = {"seed": seed} if "seed" in find_method(name).options else {}
     return run_method(name, session, target, **options).scores

@@ -16,7 +16,7 @@ from ..faithfulness.store import Run
 from ..faithfulness.tables import Line, Table
 from .figures import FAINT, INK, add_legend, new_figure, series_colour, set_labels
 
-DIRECTIONS = {"RISE ins": "insertion", "RISE del": "deletion"}
+_DIRECTIONS = {"RISE ins": "insertion", "RISE del": "deletion"}
 HINTS = {"RISE ins": "insertion, higher is better", "RISE del": "deletion, lower is better"}
 SETTINGS = ("image", "joint")
 
@@ -37,7 +37,7 @@ class Bars:
         for row, (target, subset) in enumerate(panels):
             for ax, setting in zip(axes[row], SETTINGS, strict=True):
                 set_labels(ax, _title(target, setting, subset))
-                for number, metric in enumerate(DIRECTIONS):
+                for number, metric in enumerate(_DIRECTIONS):
                     if line := table.find(target, setting, metric, subset):
                         _draw_bars(ax, number, line, table.methods)
                 ax.set_yticks(np.arange(len(table.methods)) + 0.19, table.methods, fontsize=8, color=INK)
@@ -85,7 +85,7 @@ class ParameterLines:
             for ax, setting in zip(axes[row], SETTINGS, strict=True):
                 set_labels(ax, _title(target, setting), self.parameter)
                 for number, label in enumerate(self.series):
-                    for metric, style in zip(DIRECTIONS, ("-", "--"), strict=True):
+                    for metric, style in zip(_DIRECTIONS, ("-", "--"), strict=True):
                         if line := table.find(target, setting, metric):
                             self._draw_line(ax, number, label, line, style)
                 ax.set_ylim(0, 1)
@@ -103,7 +103,7 @@ class ParameterLines:
             marker="o",
             ms=3.5,
             color=colour,
-            label=f"{label}, {DIRECTIONS[line.metric]}",
+            label=f"{label}, {_DIRECTIONS[line.metric]}",
         )
         ax.fill_between(
             x, [cell.low for _, cell in points], [cell.high for _, cell in points], color=colour, alpha=0.12

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, locked, and read with errors that say what to do."""
+"""Atomic writes, locks, and readers whose errors say what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import InputError, first_line
 
 
 def read_json(path: Path, what: str) -> Any:
-    """The contents of a JSON file; `what` it should have been is part of the error."""
+    """The contents of a JSON file. `what` it should be is part of the error."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -25,7 +25,7 @@ def read_json(path: Path, what: str) -> Any:
 
 
 def read_lines(path: Path) -> list[Any]:
-    """The entries of a JSONL file, if it exists. The last line of a killed process may be cut off and is left out."""
+    """The entries of a JSONL file, if it exists. A line that a killed process left incomplete is skipped."""
     try:
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
     except (OSError, UnicodeDecodeError) as error:
@@ -38,7 +38,7 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def locked(path: Path) -> IO[str]:
-    """Keep other processes from writing to a file, and make its folder, as long as what is returned is open."""
+    """Make the folder of a file, and keep other processes from writing to the file until what is returned is closed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_suffix(".lock").open("w")
@@ -53,14 +53,14 @@ def locked(path: Path) -> IO[str]:
 
 
 def append_line(path: Path, entry: Any) -> None:
-    """One more entry of a JSONL file, on a line of its own even if the one before was cut off."""
+    """Append an entry to a JSONL file, on its own line even if the line before is incomplete."""
     try:
         with path.open("a+b") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
             torn = file.read(1) not in (b"", b"\n")
             file.write(b"\n" * torn + json.dumps(entry).encode("utf-8") + b"\n")
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; what was measured before is kept") from error
+        raise InputError(f"cannot write {path}: {error.strerror or error}; earlier results are kept") from error
 
 
 def check_writable(path: Path) -> None:
@@ -75,7 +75,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary file beside `path`, then rename it; nothing half-written stays behind."""
+    """Let `write` fill a temporary file beside `path`, then rename it, so that no incomplete file is left behind."""
     path = Path(path)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=path.suffix)

@@ -1,4 +1,4 @@
-"""How much memory something needs at its peak."""
+"""Peak memory of a block of code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """Peaks above what was in use when the meter was made: on the GPU if the work is there, else of this process."""
+    """The peak above what was in use when this object was created, on the GPU if that is the device, else in RAM."""
 
     def __init__(self, device: torch.device):
         self.device = device
-        self.peak: int | None = None  # bytes, of the last block; None where the system does not tell
+        self.peak: int | None = None  # bytes, of the last block; None if the system does not report it
         _return_free_memory()
         self._start = self._in_use()
 
@@ -36,7 +36,7 @@ class PeakMemory:
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmHWM")
 
     def _reset(self) -> bool:
-        """Start the high-water mark anew; systems other than Linux have none."""
+        """Reset the high-water mark; only Linux has one for a process."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             return True
@@ -49,7 +49,7 @@ class PeakMemory:
 
 
 def _return_free_memory() -> None:
-    """What the allocator keeps of earlier work would be counted for whoever comes next, or hide what they need."""
+    """Memory that the allocator kept from earlier work would distort the next measurement."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

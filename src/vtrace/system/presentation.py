@@ -1,7 +1,7 @@
 """Results that save and show themselves.
 
-Reports are drawn from results, so results cannot import reports. The package's root, which stands above both, names
-the presenter here.
+Reports import results, so results cannot import reports. The root of the package, which may import both, registers the
+presenter here.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _presenter: Callable[[], Presenter] | None = None  # called when something is fi
 
 
 def present_with(presenter: Callable[[], Presenter]) -> None:
-    """Say how results are saved and shown."""
+    """Register how results are saved and shown."""
     global _presenter
     _presenter = presenter
 
 
 def _present() -> Presenter:
     if _presenter is None:
-        raise RuntimeError("nobody has said how results are shown; import vtrace first")
+        raise RuntimeError("no presenter is registered; import vtrace first")
     return _presenter()
 
 
 class Presentable:
-    """A result with the methods that users expect of it."""
+    """A result that can be saved to a file and shown in a notebook."""
 
     def save(self, path: str | Path) -> Path:
-        """Write .json (loads back), .html (one self-contained page) or .png, by the name's ending."""
+        """Write .json (which can be loaded again), .html (one self-contained page) or .png, depending on the suffix."""
         return _present().save(self, path)
 
     def _repr_html_(self) -> str:

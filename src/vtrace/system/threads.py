@@ -1,4 +1,4 @@
-"""Independent pieces of work side by side. On a CPU, one thread per core beats one operation over all cores."""
+"""Independent jobs in parallel. On a CPU, one thread per core is faster than one operation over all cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 def side_by_side(function: Callable[[_Job], _Result], jobs: Sequence[_Job], device: torch.device) -> list[_Result]:
-    """Results in the order of jobs. A GPU takes them one after the other."""
+    """Results in the order of jobs. On a GPU they run one after another."""
     workers = min(len(jobs), torch.get_num_threads()) if device.type == "cpu" else 1
     if workers <= 1:
         return [function(job) for job in jobs]

@@ -51,7 +51,7 @@ def parse(messages: Sequence[Any]) -> ParsedChat:
         response = "".join(part or "" for part in turns.pop().parts)
     if not turns or turns[-1].role != "user" or not any(part and part.strip() for part in turns[-1].parts):
         raise InputError(
-            "the conversation has no question; its last message, or the one before a response, is the user's"
+            "the conversation has no question; its last message, or the one before the response, must be the user's"
         )
     return ParsedChat(tuple(turns), pictures, system, response)
 

@@ -25,7 +25,7 @@ def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt
     if lvlm.image_token_id is None and example.images:
         raise InputError(f"{lvlm.name} takes no pictures; ask without one, or choose another model")
     if lvlm.image_token_id is not None and not example.images:
-        raise InputError("there is no picture; give at least one")
+        raise InputError("no picture was given; give at least one")
     turns = turns_of(example)
     refuse_placeholders(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
     text = _render(lvlm, marked(turns), system)

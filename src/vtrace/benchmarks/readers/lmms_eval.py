@@ -1,52 +1,61 @@
-"""Answers that lmms-eval logged (`--log_samples`), to be explained instead of being generated again."""
+"""Answers that lmms-eval logged (`--log_samples`), explained as they are instead of being generated again."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ...errors import InputError, first_line
 from ...types import Example
 from ..benchmark import Benchmark
 
 
-def with_samples(benchmark: Benchmark, path: Path) -> Benchmark:
-    """The items of a benchmark that stand in the log, with the prompt and the response found there.
+class LoggedSample(NamedTuple):
+    """What the log says about one item."""
 
-    The log names an item by its number in the dataset and has no pictures; those come from the benchmark.
+    prompt: str  # empty if it was not logged
+    target: str  # the right answer
+    response: str
+
+
+def with_samples(benchmark: Benchmark, path: Path) -> Benchmark:
+    """The items of a benchmark that are in the log, with the prompt and the response found there.
+
+    The log refers to an item by its number in the dataset and has no pictures; those come from the benchmark.
     """
     samples = read_samples(path)
-    if worst := next((number for number in samples if not 0 <= number < benchmark.size), None):
+    outside = next((number for number in samples if not 0 <= number < benchmark.size), None)
+    if outside is not None:
         raise InputError(
-            f"{path.name} has an item {worst}, but {benchmark.name} has only {benchmark.size}; "
+            f"{path.name} has an item {outside}, but {benchmark.name} has only {benchmark.size}; "
             "the log belongs to another benchmark or split"
         )
     numbers = list(samples)
 
     def example(number: int) -> Example:
-        prompt, target, response = samples[numbers[number]]
+        logged = samples[numbers[number]]
         asked = benchmark.example(numbers[number])
-        if target and asked.answer and not _same_target(target, asked):
+        if logged.target and asked.answer and not _same_target(logged.target, asked):
             raise InputError(
-                f"the log says that {target[:40]!r} is right and the benchmark {asked.answer[:40]!r}; "
-                "they list their items in another order"
+                f"the right answer is {logged.target[:40]!r} in the log and {asked.answer[:40]!r} in the benchmark; "
+                "they list their items in a different order"
             )
-        return replace(asked, question=prompt or asked.question, response=response)
+        return replace(asked, question=logged.prompt or asked.question, response=logged.response)
 
     return replace(benchmark, size=len(numbers), key=lambda number: benchmark.key(numbers[number]), example=example)
 
 
 def _same_target(target: str, asked: Example) -> bool:
-    """A letter, a text, or 0 and 1 for no and yes: harnesses spell the right answer in their own way."""
+    """A letter, a text, or 0 and 1 for no and yes: every harness spells the right answer in its own way."""
     known = {asked.answer, *(asked.gold.answers if asked.gold else ())}
     known |= {{"yes": "1", "no": "0"}.get(str(answer).lower(), str(answer)) for answer in known}
     return target.strip().lower() in {str(answer).strip().lower() for answer in known}
 
 
-def read_samples(path: Path) -> dict[int, tuple[str, str, str]]:
-    """By number of the item: the prompt, the right answer, and what the model said, as logged."""
+def read_samples(path: Path) -> dict[int, LoggedSample]:
+    """Logged samples by the number of their item."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -59,9 +68,9 @@ def read_samples(path: Path) -> dict[int, tuple[str, str, str]]:
             row = json.loads(line)
             response = _first_text(row.get("resps")) or _first_text(row.get("filtered_resps"))
             prompt = _first_text(row.get("input")) or _first_text(row.get("arguments"))
-            found[int(row["doc_id"])] = (prompt, str(row.get("target") or ""), response)
+            found[int(row["doc_id"])] = LoggedSample(prompt, str(row.get("target") or ""), response)
         except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise InputError(f"line {number} of {path} is no sample of lmms-eval: {first_line(error)}") from error
+            raise InputError(f"line {number} of {path} is not a sample of lmms-eval: {first_line(error)}") from error
         if not response:
             raise InputError(f"line {number} of {path} has no response")
     if not found:
@@ -69,7 +78,7 @@ def read_samples(path: Path) -> dict[int, tuple[str, str, str]]:
     return found
 
 
-def _first_text(cell: Any) -> str:
+def _first_text(cell: object) -> str:
     """The text at the bottom of nested lists; requests and repeats wrap it."""
     while isinstance(cell, list) and cell:
         cell = cell[0]

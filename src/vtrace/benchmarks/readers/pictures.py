@@ -6,19 +6,21 @@ import base64
 import binascii
 import io
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import InputError, first_line
 
+PictureCell = Mapping[str, bytes | str | None] | bytes | str | None  # what a dataset has in a column of pictures
 
-def picture(cell: Any, folder: Path | None = None) -> Image.Image:
+
+def decode_picture(cell: PictureCell, folder: Path | None = None) -> Image.Image:
     """A decoded picture, or an error that says why there is none."""
-    if isinstance(cell, dict):  # how `datasets` stores an Image
+    if isinstance(cell, Mapping):  # how `datasets` stores an Image
         cell = cell.get("bytes") or cell.get("path")
-    if cell is None or cell == "" or cell == b"":
+    if not cell:
         raise InputError("there is no picture")
     if isinstance(cell, bytes):
         return _decode(io.BytesIO(cell))
@@ -35,7 +37,7 @@ def from_base64(text: str) -> bytes:
         raise InputError(f"the picture is not base64: {first_line(error)}") from error
 
 
-def _decode(source: Any) -> Image.Image:
+def _decode(source: io.BytesIO | Path) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's notes on odd metadata
@@ -43,6 +45,6 @@ def _decode(source: Any) -> Image.Image:
             image.load()
             return image
     except UnidentifiedImageError as error:
-        raise InputError("the picture does not decode: it is not in a format that Pillow reads") from error
-    except Exception as error:  # decoders raise whatever a damaged file makes them stumble over
-        raise InputError(f"the picture does not decode: {first_line(error)}") from error
+        raise InputError("the picture cannot be decoded: Pillow does not read its format") from error
+    except Exception as error:  # decoders raise anything on a damaged file
+        raise InputError(f"the picture cannot be decoded: {first_line(error)}") from error

@@ -1,4 +1,4 @@
-"""Rows of a dataset: texts at hand, pictures read when they are asked for."""
+"""Rows of a dataset: texts in memory, pictures read on demand."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError
+from ..benchmark import LostFile
 
-Row = dict[str, Any]
+DatasetRow = dict[str, Any]  # cells by column, of whatever type the file has
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A dataset on disk. Files that cannot be read are named, and the others used."""
+class DatasetRows:
+    """A dataset on disk. Files that cannot be read are named, and the others are used."""
 
-    texts: list[Row]  # all cells but pictures
-    whole: Callable[[int], Row]
-    lost: tuple[tuple[str, str], ...] = ()  # file, and why it cannot be read
+    texts: list[DatasetRow]  # all cells except pictures
+    whole: Callable[[int], DatasetRow]
+    lost: tuple[LostFile, ...] = ()
 
 
 def check_columns(file: str, present: Iterable[str], wanted: Sequence[str], title: str) -> None:
-    """A dataset that changed its columns is refused before anything runs."""
+    """Refuse a dataset whose columns changed before anything runs."""
     present = list(present)
     if missing := [name for name in wanted if name not in present]:
         raise InputError(
             f"{file} has no column {missing[0]!r}; it has: {', '.join(present)}. "
-            f"Is it {title}? If the dataset changed, take the revision that has it"
+            f"Is it {title}? If the dataset changed, use the revision that has this column"
         )
 
 
-def unique(keys: Iterable[str]) -> list[str]:
-    """Keys with #2, #3, … behind those that came before; numbers where there are none."""
+def unique_keys(keys: Iterable[str]) -> list[str]:
+    """The same keys with #2, #3, … appended to repeated ones; the row number where a key is empty."""
     seen: dict[str, int] = {}
     found = []
     for number, given in enumerate(keys):

@@ -1,8 +1,8 @@
 """Questions about a scene, with gold reasoning, the answer, and the evidence it depends on.
 
-Each task is one small function from a scene to a `Draft`, or None when the scene does not admit
-such a question. Tasks that end in `_read` reason only about *where* to look; what is there is
-named for the first time in the answer, so the answer has to be read from the picture.
+Each task is one function from a scene to a `Draft`, or to None when the scene admits no such question. Tasks that end
+in `_read` reason only about *where* to look; what is there is first named in the answer, so the answer has to be read
+from the picture.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ...types import Span
-from .scene import COLOURS, SHAPES, Scene, Thing
+from .scene import SHAPE_COLOURS, SHAPES, Scene, Thing
 
-ANSWER_MARK = "Final answer:"
+ANSWER_PREFIX = "Final answer:"
+_Trait = Literal["colour", "shape"]
+_TRAITS: tuple[_Trait, ...] = ("colour", "shape")
 PLURAL = {shape: shape + ("es" if shape.endswith("s") else "s") for shape in SHAPES}
-STEPS = {"right of": (0, 1), "left of": (0, -1), "below": (1, 0), "above": (-1, 0)}
+DIRECTIONS = {"right of": (0, 1), "left of": (0, -1), "below": (1, 0), "above": (-1, 0)}
 
 
 @dataclass(frozen=True)
@@ -29,21 +32,21 @@ class Draft:
     evidence: tuple[Thing, ...]
 
 
-def where(scene: Scene, rng: random.Random) -> Draft | None:
+def _where(scene: Scene, rng: random.Random) -> Draft | None:
     thing = rng.choice(scene.things)
     ask = rng.choice(("Where is the {%s} {%s}?", "In which cell is the {%s} {%s}?"))
     reasoning = f"The {thing.name} is in row {thing.row}. It is in column {thing.column}."
     return Draft(ask % (thing.colour, thing.shape), reasoning, thing.cell, (thing,))
 
 
-def at(scene: Scene, rng: random.Random) -> Draft | None:
+def _at(scene: Scene, rng: random.Random) -> Draft | None:
     thing = rng.choice(scene.things)
     ask = rng.choice(("What is at row {%d} column {%d}?", "Name the shape at row {%d} column {%d}."))
     reasoning = f"The shape at {thing.cell} is a {thing.shape}. Its colour is {thing.colour}."
     return Draft(ask % (thing.row, thing.column), reasoning, thing.name, (thing,))
 
 
-def row(scene: Scene, rng: random.Random) -> Draft | None:
+def _row(scene: Scene, rng: random.Random) -> Draft | None:
     filled = [r for r in range(1, scene.rows + 1) if 1 <= sum(t.row == r for t in scene.things) <= 3]
     if not filled:
         return None
@@ -54,11 +57,11 @@ def row(scene: Scene, rng: random.Random) -> Draft | None:
     return Draft(ask % number, reasoning, ", ".join(t.name for t in found), tuple(found))
 
 
-def exist(scene: Scene, rng: random.Random) -> Draft | None:
-    """Some things of a colour or shape, or none at all: then the answer depends on everything there is."""
-    kind = rng.choice(("colour", "shape"))
+def _exist(scene: Scene, rng: random.Random) -> Draft | None:
+    """Whether there are things of a colour or shape. If there are none, the answer depends on everything."""
+    kind = rng.choice(_TRAITS)
     yes = rng.random() < 0.5
-    values = [v for v in (COLOURS if kind == "colour" else SHAPES) if bool(_with(scene, kind, v)) == yes]
+    values = [v for v in (SHAPE_COLOURS if kind == "colour" else SHAPES) if bool(_with(scene, kind, v)) == yes]
     if not values:
         return None
     value = rng.choice(values)
@@ -70,8 +73,8 @@ def exist(scene: Scene, rng: random.Random) -> Draft | None:
     return Draft(question, f"The {subject} are: {listed}.", "yes" if yes else "no", tuple(found or scene.things))
 
 
-def count(scene: Scene, rng: random.Random) -> Draft | None:
-    kind = rng.choice(("colour", "shape"))
+def _count(scene: Scene, rng: random.Random) -> Draft | None:
+    kind = rng.choice(_TRAITS)
     number = rng.randint(1, 4)
     values = [value for value, n in _tally(scene, kind).items() if n == number]
     if not values:
@@ -84,7 +87,7 @@ def count(scene: Scene, rng: random.Random) -> Draft | None:
     return Draft(question, reasoning, str(number), tuple(found))
 
 
-def compare(scene: Scene, rng: random.Random) -> Draft | None:
+def _compare(scene: Scene, rng: random.Random) -> Draft | None:
     tally = _tally(scene, "shape")
     yes = rng.random() < 0.5
     pairs = sorted((a, b) for a in tally for b in tally if a != b and (tally[a] > tally[b]) == yes)
@@ -99,11 +102,11 @@ def compare(scene: Scene, rng: random.Random) -> Draft | None:
     return Draft(ask % (PLURAL[first], PLURAL[second]), reasoning, "yes" if yes else "no", (*groups[0], *groups[1]))
 
 
-def walk(scene: Scene, rng: random.Random, steps: int, read: bool = False) -> Draft | None:
-    """From a named thing to the next one in a direction, `steps` times; `read` leaves the things unnamed."""
+def _walk(scene: Scene, rng: random.Random, steps: int, read: bool = False) -> Draft | None:
+    """From a named thing to the next one in a direction, `steps` times. With `read`, the things stay unnamed."""
     path, ways = [rng.choice(scene.things)], []
     for _ in range(steps):
-        options = {way: nxt for way in STEPS if (nxt := _next(scene, path[-1], way)) and nxt not in path}
+        options = {way: nxt for way in DIRECTIONS if (nxt := _next(scene, path[-1], way)) and nxt not in path}
         if not options:
             return None
         ways.append(rng.choice(sorted(options)))
@@ -119,30 +122,30 @@ def walk(scene: Scene, rng: random.Random, steps: int, read: bool = False) -> Dr
     return Draft(question, reasoning, path[-1].name, tuple(path))
 
 
-def colour_read(scene: Scene, rng: random.Random) -> Draft | None:
+def _colour_read(scene: Scene, rng: random.Random) -> Draft | None:
     return _read_one(
         scene, rng, "shape", "colour", ("Find the only {%s} and name its colour.", "What colour is the {%s}?")
     )
 
 
-def shape_read(scene: Scene, rng: random.Random) -> Draft | None:
+def _shape_read(scene: Scene, rng: random.Random) -> Draft | None:
     asks = ("Find the only {%s} shape and say what it is.", "Which shape is {%s}?")
     return _read_one(scene, rng, "colour", "shape", asks)
 
 
 TASKS: dict[str, Callable[[Scene, random.Random], Draft | None]] = {
-    "where": where,
-    "at": at,
-    "row": row,
-    "exist": exist,
-    "count": count,
-    "compare": compare,
-    "walk1": lambda scene, rng: walk(scene, rng, 1),
-    "walk2": lambda scene, rng: walk(scene, rng, 2),
-    "walk3": lambda scene, rng: walk(scene, rng, 3),
-    "colour_read": colour_read,
-    "shape_read": shape_read,
-    "walk_read": lambda scene, rng: walk(scene, rng, 2, read=True),
+    "where": _where,
+    "at": _at,
+    "row": _row,
+    "exist": _exist,
+    "count": _count,
+    "compare": _compare,
+    "walk1": lambda scene, rng: _walk(scene, rng, 1),
+    "walk2": lambda scene, rng: _walk(scene, rng, 2),
+    "walk3": lambda scene, rng: _walk(scene, rng, 3),
+    "colour_read": _colour_read,
+    "shape_read": _shape_read,
+    "walk_read": lambda scene, rng: _walk(scene, rng, 2, read=True),
 }
 
 
@@ -159,8 +162,8 @@ def unmark(question: str) -> tuple[str, tuple[Span, ...]]:
     return text, tuple(spans)
 
 
-def _read_one(scene: Scene, rng: random.Random, given: str, asked: str, asks: Sequence[str]) -> Draft | None:
-    """One thing is the only one of its `given` attribute; locate it, and read off the `asked` one."""
+def _read_one(scene: Scene, rng: random.Random, given: _Trait, asked: _Trait, asks: Sequence[str]) -> Draft | None:
+    """Locate the only thing with its `given` attribute, and read its `asked` one."""
     unique = [t for t in scene.things if len(_with(scene, given, getattr(t, given))) == 1]
     if not unique:
         return None
@@ -171,26 +174,26 @@ def _read_one(scene: Scene, rng: random.Random, given: str, asked: str, asks: Se
     return Draft(rng.choice(asks) % value, reasoning, getattr(thing, asked), (thing,))
 
 
-def _tally(scene: Scene, kind: str) -> dict[str, int]:
-    values = COLOURS if kind == "colour" else SHAPES
+def _tally(scene: Scene, kind: _Trait) -> dict[str, int]:
+    values = SHAPE_COLOURS if kind == "colour" else SHAPES
     return {v: n for v in values if (n := len(_with(scene, kind, v)))}
 
 
-def _with(scene: Scene, kind: str, value: str) -> list[Thing]:
+def _with(scene: Scene, kind: _Trait, value: str) -> list[Thing]:
     return [t for t in scene.things if getattr(t, kind) == value]
 
 
-def _list(things: Sequence[Thing], named_by: str) -> str:
+def _list(things: Sequence[Thing], named_by: _Trait) -> str:
     return "; ".join(f"{getattr(t, named_by)} at {t.cell}" for t in things)
 
 
-def _census(found: Sequence[Thing], kind: str, value: str) -> str:
+def _census(found: Sequence[Thing], kind: _Trait, value: str) -> str:
     subject = PLURAL[value] if kind == "shape" else f"{value} shapes"
     return f"The {subject} are: {_list(found, 'colour' if kind == 'shape' else 'shape')}. That makes {len(found)}."
 
 
 def _next(scene: Scene, start: Thing, way: str) -> Thing | None:
-    down, right = STEPS[way]
+    down, right = DIRECTIONS[way]
     ahead = [
         t
         for t in scene.things

@@ -1,4 +1,4 @@
-"""Shapes: the seeded world of the embedded models, with evidence known by construction."""
+"""Samples of Shapes, the seeded world of the embedded models, with evidence known by construction."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from PIL import Image
 
 from ...types import Box, Span
-from .questions import ANSWER_MARK, TASKS, unmark
-from .scene import NURSERY, SCHOOL, SPLITS, WORLD, Scene, World, random_scene, render
-
-__all__ = ["ANSWER_MARK", "NURSERY", "SCHOOL", "SPLITS", "TASKS", "WORLD", "Sample", "World", "ask", "sample"]
+from .questions import ANSWER_PREFIX, TASKS, unmark
+from .scene import SPLITS, WORLD, Scene, Split, World, draw_scene, random_scene
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One question about one picture, and everything that is known about it."""
+    """One question about one picture, with everything that is known about it."""
 
     key: str
     task: str
@@ -29,26 +27,26 @@ class Sample:
 
     @property
     def image(self) -> Image.Image:
-        return render(self.scene)
+        return draw_scene(self.scene)
 
     @property
     def response(self) -> str:
-        return f"{self.reasoning}\n{ANSWER_MARK} {self.answer}"
+        return f"{self.reasoning}\n{ANSWER_PREFIX} {self.answer}"
 
 
-def sample(split: str, index: int, world: World = WORLD) -> Sample:
-    """The index-th sample of a split; tasks take turns, everything else is seeded by split and index."""
+def sample(split: Split, index: int, world: World = WORLD) -> Sample:
+    """The sample of a split with this index. Tasks take turns; everything else is seeded by split and index."""
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
     task = list(TASKS)[index % len(TASKS)]
     rng = random.Random(f"shapes/{split}/{index}")
     while True:
         scene = random_scene(rng, world=world)
-        if scene.split == split and (found := ask(scene, task, rng, f"{split}-{index:05d}")):
+        if scene.split == split and (found := ask_about(scene, task, rng, f"{split}-{index:05d}")):
             return found
 
 
-def ask(scene: Scene, task: str, rng: random.Random, key: str = "") -> Sample | None:
+def ask_about(scene: Scene, task: str, rng: random.Random, key: str = "") -> Sample | None:
     """A question of the task about the scene, or None if the scene admits none."""
     draft = TASKS[task](scene, rng)
     if draft is None:

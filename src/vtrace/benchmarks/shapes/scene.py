@@ -11,6 +11,7 @@ import hashlib
 import math
 import random
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -18,7 +19,7 @@ from PIL import Image, ImageDraw
 from ...types import Box
 
 SHAPES = ("circle", "square", "triangle", "star", "cross")
-COLOURS = {
+SHAPE_COLOURS = {
     "red": (208, 38, 44),
     "green": (40, 150, 62),
     "blue": (42, 82, 210),
@@ -26,9 +27,11 @@ COLOURS = {
     "purple": (140, 60, 168),
     "orange": (242, 134, 30),
 }
-CELL, TOKEN = 64, 32  # pixels; a visual token of the embedded models covers 32 x 32
-SPLITS = ("train", "dev", "test")
-_BUCKET_SPLIT = ("test", "dev")  # of ten hash buckets; the other eight are train
+CELL = 64  # pixels along a side
+TOKEN = 32  # pixels along a side of what a visual token of the embedded models covers
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+_BUCKET_SPLIT: tuple[Split, ...] = ("test", "dev")  # of ten hash buckets; the other eight are train
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,13 @@ class World:
 
     boards: tuple[tuple[int, int], ...]  # rows x columns
     radius: tuple[float, float]  # pixels
-    in_token: bool = False  # things stand within one visual token of their cell, not anywhere in it
+    in_token: bool = False  # things lie within one visual token of their cell, not anywhere in it
 
 
-# Evidence is scarce: a thing fits into one visual token, so that a picture of which a random third is shown lacks two
-# thirds of it. No two boards have the same number of cells: a model that reads tiles in a row can tell them apart.
+# Evidence is sparse: a thing fits into one visual token, so showing a random third of the picture hides two thirds of
+# the evidence. No two boards have the same number of cells, so a model that reads tiles in a row can tell them apart.
 WORLD = World(boards=((4, 4), (3, 5), (4, 3)), radius=(9, 14), in_token=True)
-# What training goes through: large things, on more boards, which are easy to read; then small ones, anywhere.
+# For training: first large things, which are easy to read, on more boards; then small ones anywhere in their cells.
 NURSERY = World(boards=((4, 4), (3, 5), (5, 3), (3, 4), (4, 3)), radius=(17, 26))
 SCHOOL = World(boards=WORLD.boards, radius=WORLD.radius)
 
@@ -87,8 +90,8 @@ class Scene:
         return self.columns * CELL, self.rows * CELL
 
     @property
-    def split(self) -> str:
-        """The split this layout belongs to: a function of what is where, so splits cannot overlap."""
+    def split(self) -> Split:
+        """The split of this layout: a function of what is where, so splits cannot overlap."""
         layout = [self.rows, self.columns, *((t.cell, t.name) for t in self.things)]
         bucket = hashlib.sha256(repr(layout).encode()).digest()[0] % 10
         return _BUCKET_SPLIT[bucket] if bucket < len(_BUCKET_SPLIT) else "train"
@@ -103,7 +106,7 @@ def random_scene(
     """A scene drawn from the world, of any split."""
     rows, columns = board or rng.choice(world.boards)
     number = rng.randint(*count)
-    colours = rng.sample(list(COLOURS), rng.randint(3, 5))
+    colours = rng.sample(list(SHAPE_COLOURS), rng.randint(3, 5))
     shapes = rng.sample(SHAPES, rng.randint(4 if len(colours) == 3 else 3, 5))
     names = rng.sample([(c, s) for c in colours for s in shapes], number)
     cells = sorted(rng.sample([(r, c) for r in range(rows) for c in range(columns)], number))
@@ -122,7 +125,7 @@ def _place(rng: random.Random, world: World, colour: str, shape: str, row: int, 
     return Thing(colour, shape, row + 1, column + 1, x, y, radius, rng.uniform(-0.25, 0.25))
 
 
-def render(scene: Scene) -> Image.Image:
+def draw_scene(scene: Scene) -> Image.Image:
     """Draw a scene, antialiased, on a tinted, noisy background with faint strokes."""
     rng = np.random.default_rng(scene.background)
     width, height = scene.size
@@ -135,7 +138,7 @@ def render(scene: Scene) -> Image.Image:
         pen.line([tuple(end) for end in ends], fill=shade, width=int(rng.integers(2, 9)))
     for thing in scene.things:
         jitter = rng.normal(0, 9, 3)
-        fill = tuple(int(np.clip(v + j, 0, 255)) for v, j in zip(COLOURS[thing.colour], jitter, strict=True))
+        fill = tuple(int(np.clip(v + j, 0, 255)) for v, j in zip(SHAPE_COLOURS[thing.colour], jitter, strict=True))
         pen.polygon([(2 * x, 2 * y) for x, y in _outline(thing)], fill=fill)
     return picture.reduce(2)
 

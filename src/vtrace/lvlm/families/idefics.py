@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from PIL import Image
 from torch import Tensor
+from transformers import ProcessorMixin
 
-from .family import Cell, Family, Size, by_tile, grid, squares
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, squares
 
 
-def _side(config: Any) -> int:
+def _side(config: ModelConfig) -> int:
     """Tokens along one side of a tile."""
     return config.vision_config.image_size // config.vision_config.patch_size // config.scale_factor
 
 
-def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+def _cells(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
     """The arrangement of tiles is what the image processor itself says for each size."""
     side, images = _side(config), processor.image_processor
-    pictures: list[list[Cell | None]] = []
+    pictures: list[PictureCells] = []
     for size in sizes:
         found = images([[Image.new("RGB", size)]], return_row_col_info=True)
         rows, columns = found["rows"][0][0], found["cols"][0][0]
@@ -28,14 +30,14 @@ def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[
     return pictures
 
 
-def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
+def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     return squares(chosen, _side(config), inputs["pixel_values"])[None]
 
 
 IDEFICS3 = Family(
     name="Idefics3 and SmolVLM",
     model_types=("idefics3", "smolvlm"),
-    status="proved on small random models",
+    status=TESTED,
     decoder=lambda model: model.model.text_model,
     cells=_cells,
     pixel_mask=_pixel_mask,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
+from transformers import ProcessorMixin
 
-from .family import Cell, Family, Size, by_tile, grid, squares
+from .family import Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, squares
 
 try:  # where the tile arrangement is computed moved when the backends were split
     from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
@@ -15,16 +15,18 @@ except ImportError:
     from transformers.models.got_ocr2.image_processing_got_ocr2 import get_optimal_tiled_canvas
 
 
-def _side(config: Any) -> int:
+def _side(config: ModelConfig) -> int:
     """Tokens along one side of a tile."""
     vision = config.vision_config
     return int(vision.image_size[0] // vision.patch_size[0] * config.downsample_ratio)
 
 
-def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+def _cells(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
     images, side = processor.image_processor, _side(config)
     tile = (images.size["height"], images.size["width"])
-    pictures: list[list[Cell | None]] = []
+    pictures: list[PictureCells] = []
     for size in sizes:
         across, down = get_optimal_tiled_canvas((size[1], size[0]), tile, images.min_patches, images.max_patches)
         tiles = by_tile(grid(down * side, across * side, size), side)
@@ -32,7 +34,7 @@ def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[
     return pictures
 
 
-def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
+def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     """Tiles are pictures of their own; each token covers a square of its tile."""
     return squares(chosen, _side(config), inputs["pixel_values"])
 

@@ -5,32 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import BaseImageProcessor, ProcessorMixin
 from transformers.image_processing_utils import select_best_resolution
 
 from ...errors import ModelError
 from ...types import Box
-from .family import WHOLE, Cell, Family, Size, grid, squares
+from .family import TESTED, WHOLE, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, squares
 
 
-def _side(config: Any) -> int:
+def _side(config: ModelConfig) -> int:
     """Tokens along one side of a tile."""
     return config.vision_config.image_size // config.vision_config.patch_size
 
 
-def _cropped(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+def _cropped(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
     """The shorter side fills the square, and the ends of the longer one are cut off."""
     images, side = processor.image_processor, _side(config)
     if getattr(images, "do_pad", False):
-        raise ModelError("this checkpoint pads its pictures to squares, which is not supported for LLaVA")
+        raise ModelError("this checkpoint pads pictures to squares, which is not supported for LLaVA")
     return [[*grid(side, side, size, shown=_crop(size, images))] for size in sizes]
 
 
-def _crop(size: Size, images: Any) -> Box:
-    """Where the picture lies on the square it is cropped to: beyond its edges."""
+def _crop(size: Size, images: BaseImageProcessor) -> Box:
+    """Where the picture lies relative to the square it is cropped to: beyond its edges."""
     if not images.size.get("shortest_edge"):
         return WHOLE
     width, height = size
@@ -39,23 +41,23 @@ def _crop(size: Size, images: Any) -> Box:
     return Box((1 - wide) / 2, (1 - high) / 2, (1 + wide) / 2, (1 + high) / 2)
 
 
-def _one_square(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
+def _one_square(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     return squares(chosen, _side(config), inputs["pixel_values"])
 
 
 @dataclass(frozen=True)
 class _Tiling:
-    """How one picture is cut, in tokens: tiles, the part of them that is not border, and what that is shrunk to."""
+    """How one picture is tiled: tiles, the tokens of their border, and the tokens that are left after downsampling."""
 
     down: int  # tiles
     across: int
-    top: int  # rows of border above, and as many below
+    top: int  # rows of border above, and equally many below
     left: int
-    rows: int  # of tokens behind the thumbnail
+    rows: int  # of tokens after the thumbnail
     columns: int
 
 
-def _tilings(inputs: dict[str, Any], config: Any) -> Iterator[_Tiling | None]:
+def _tilings(inputs: ProcessorOutput, config: ModelConfig) -> Iterator[_Tiling | None]:
     """One for each picture; None where it is shown as a thumbnail alone, as OneVision does with several pictures."""
     sizes = inputs["image_sizes"].tolist()
     beside = [count for count in inputs.get("batch_num_images", [1] * len(sizes)) for _ in range(int(count))]
@@ -63,7 +65,7 @@ def _tilings(inputs: dict[str, Any], config: Any) -> Iterator[_Tiling | None]:
         yield _tiling(height, width, config) if count == 1 else None
 
 
-def _tiling(height: int, width: int, config: Any) -> _Tiling:
+def _tiling(height: int, width: int, config: ModelConfig) -> _Tiling:
     side, tile = _side(config), config.vision_config.image_size
     high, wide = select_best_resolution((height, width), config.image_grid_pinpoints)
     down, across = high // tile, wide // tile
@@ -74,21 +76,23 @@ def _tiling(height: int, width: int, config: Any) -> _Tiling:
         left = (columns - int(round(width * (rows / height), 7))) // 2
     rows, columns = rows - 2 * top, columns - 2 * left
     limit = getattr(config, "vision_aspect_ratio", "")
-    if limit.startswith("anyres_max_"):  # OneVision shrinks the features of very large pictures
+    if limit.startswith("anyres_max_"):  # OneVision downsamples the features of very large pictures
         ratio = math.sqrt(rows * columns / (int(limit.removeprefix("anyres_max_")) * side**2))
         if ratio > 1.1:
             rows, columns = int(rows // ratio), int(columns // ratio)
     return _Tiling(down, across, top, left, rows, columns)
 
 
-def _tiled(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+def _tiled(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
     side = _side(config)
-    pictures: list[list[Cell | None]] = []
+    pictures: list[PictureCells] = []
     for size, tiling in zip(sizes, _tilings(inputs, config), strict=True):
         if tiling is None:
             pictures.append([*grid(side, side, size), None])
             continue
-        cells: list[Cell | None] = [*grid(side, side, size, view=1)]
+        cells: PictureCells = [*grid(side, side, size, view=1)]
         tiles = grid(tiling.rows, tiling.columns, size, shown=_bordered(size, tiling, config))
         for row in range(tiling.rows):
             cells += [*tiles[row * tiling.columns : (row + 1) * tiling.columns], None]  # and the end of the row
@@ -96,21 +100,21 @@ def _tiled(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[
     return pictures
 
 
-def _bordered(size: Size, tiling: _Tiling, config: Any) -> Box:
-    """Where the picture lies on the tokens that are kept: about the whole of them, but for rounding."""
+def _bordered(size: Size, tiling: _Tiling, config: ModelConfig) -> Box:
+    """Where the picture lies on the tokens that are kept: all of them, up to rounding."""
     side, tile = _side(config), config.vision_config.image_size
     canvas = (tiling.across * tile, tiling.down * tile)
     scale = min(canvas[0] / size[0], canvas[1] / size[1])
     shown = [min(math.ceil(s * scale), c) for s, c in zip(size, canvas, strict=True)]
     starts = [(c - s) // 2 for s, c in zip(shown, canvas, strict=True)]  # of the picture on the canvas, in pixels
-    cut = [border * tile / side for border in (tiling.left, tiling.top)]  # what is not kept, on each end
+    cut = [border * tile / side for border in (tiling.left, tiling.top)]  # what is dropped at each end
     kept = [c - 2 * b for c, b in zip(canvas, cut, strict=True)]
     near = [(a - b) / k for a, b, k in zip(starts, cut, kept, strict=True)]
     far = [(a + s - b) / k for a, s, b, k in zip(starts, shown, cut, kept, strict=True)]
     return Box(near[0], near[1], far[0], far[1])
 
 
-def _tiles_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
+def _tiles_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     """A mask like the pixels: pictures, tiles (thumbnail first), 1, height, width."""
     side, pixels = _side(config), inputs["pixel_values"]
     masks, done = [], 0
@@ -135,7 +139,7 @@ def _tiles_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
 LLAVA = Family(
     name="LLaVA 1.5",
     model_types=("llava",),
-    status="proved on small random models; what the crop cuts off is not seen by the model",
+    status=f"{TESTED}; the model does not see what its crop cuts off",
     decoder=lambda model: model.model.language_model,
     cells=_cropped,
     pixel_mask=_one_square,
@@ -144,7 +148,7 @@ LLAVA = Family(
 LLAVA_NEXT = Family(
     name="LLaVA-NeXT",
     model_types=("llava_next",),
-    status="proved on small random models",
+    status=TESTED,
     decoder=lambda model: model.model.language_model,
     cells=_tiled,
     pixel_mask=_tiles_mask,
@@ -152,7 +156,7 @@ LLAVA_NEXT = Family(
 LLAVA_ONEVISION = Family(
     name="LLaVA-OneVision",
     model_types=("llava_onevision",),
-    status="proved on small random models; where features of large pictures are shrunk, patches are blurred nearby",
+    status=f"{TESTED}; features of very large pictures are downsampled, so blurred areas are approximate",
     decoder=lambda model: model.model.language_model,
     cells=_tiled,
     pixel_mask=_tiles_mask,

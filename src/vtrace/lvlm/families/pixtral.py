@@ -1,32 +1,34 @@
-"""Pixtral and Mistral 3: pictures keep their shape; tokens row-major, a break token behind each row."""
+"""Pixtral and Mistral 3: pictures keep their aspect ratio; tokens row-major, a break token after each row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import ProcessorMixin
 
-from .family import Cell, Family, Size, grid
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
 
 
-def _pitch(config: Any) -> int:
+def _pitch(config: ModelConfig) -> int:
     """Pixels along one side of a token."""
     return config.vision_config.patch_size * getattr(config, "spatial_merge_size", 1)
 
 
-def _grids(inputs: dict[str, Any], config: Any) -> list[tuple[int, int]]:
+def _grids(inputs: ProcessorOutput, config: ModelConfig) -> list[tuple[int, int]]:
     pitch = _pitch(config)
     return [(height // pitch, width // pitch) for height, width in torch.as_tensor(inputs["image_sizes"]).tolist()]
 
 
-def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+def _cells(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
     return [[*grid(*shape, size)] for shape, size in zip(_grids(inputs, config), sizes, strict=True)]
 
 
-def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
-    """Smaller pictures stand in the top left corner of the canvas that all of them share."""
+def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
+    """Smaller pictures lie in the top left corner of the canvas that all pictures share."""
     pixels, pitch, done = inputs["pixel_values"], _pitch(config), 0
     mask = chosen.new_zeros(len(pixels), 1, *pixels.shape[-2:])
     for own, (rows, columns) in zip(mask, _grids(inputs, config), strict=True):
@@ -39,7 +41,7 @@ def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
 PIXTRAL = Family(
     name="Pixtral and Mistral 3",
     model_types=("mistral3", "llava"),
-    status="proved on small random models",
+    status=TESTED,
     decoder=lambda model: model.model.language_model,
     cells=_cells,
     pixel_mask=_pixel_mask,

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
+from transformers import ProcessorMixin
 
-from .family import Arguments, Cell, Family, Size, grid
+from .family import TESTED, Arguments, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
 
 
-def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+def _cells(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
     merge = config.vision_config.spatial_merge_size
     grids = inputs["image_grid_thw"].tolist()
     return [[*grid(h // merge, w // merge, size)] for (_, h, w), size in zip(grids, sizes, strict=True)]
 
 
-def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
-    """Patches stand in the order of tokens, merge² in a row for each."""
+def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
+    """Patches are in the order of tokens, merge² consecutive ones for each."""
     return chosen.repeat_interleave(config.vision_config.spatial_merge_size**2)[:, None]
 
 
 def _deepstack(arguments: Arguments) -> list[Tensor]:
-    """DeepStack adds vision features to early layers, whatever the embedding is."""
+    """DeepStack adds vision features to early layers, in addition to the embeddings."""
     return list(arguments.get("deepstack_visual_embeds") or [])
 
 
@@ -37,7 +39,7 @@ def _deepstack_rows(arguments: Arguments, masked: Tensor) -> Tensor:
 QWEN3_VL = Family(
     name="Qwen3-VL",
     model_types=("qwen3_vl", "qwen3_vl_moe"),
-    status="dense: measured on the embedded Pinhole; MoE: proved on small random models",
+    status=f"dense: measured on the embedded Pinhole; MoE: {TESTED}",
     decoder=lambda model: model.model.language_model,
     cells=_cells,
     pixel_mask=_pixel_mask,
@@ -49,7 +51,7 @@ QWEN3_VL = Family(
 QWEN2_VL = Family(
     name="Qwen2-VL and 2.5-VL",
     model_types=("qwen2_vl", "qwen2_5_vl"),
-    status="proved on small random models",
+    status=TESTED,
     decoder=lambda model: model.model.language_model,
     cells=_cells,
     pixel_mask=_pixel_mask,
@@ -58,7 +60,7 @@ QWEN2_VL = Family(
 GLM_V = Family(
     name="GLM-4.1V and 4.5V",
     model_types=("glm4v", "glm4v_moe"),
-    status="proved on small random models",
+    status=TESTED,
     decoder=lambda model: model.model.language_model,
     cells=_cells,
     pixel_mask=_pixel_mask,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from ...errors import ModelError
-from .family import Family
+from .family import Family, ModelConfig
 from .gemma import GEMMA3
 from .idefics import IDEFICS3
 from .internvl import INTERNVL
@@ -20,16 +18,16 @@ from .text import TEXT
 FAMILIES = (
     QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PALIGEMMA, PIXTRAL, GLM_V, TEXT,
 )  # fmt: skip
-_CROSS = "pictures reach it through cross-attention and have no positions in the sequence that could be scored"
+_CROSS = "pictures enter through cross-attention and have no positions in the sequence that could be scored"
 _LINEAR = "some of its layers have no attention weights, so what they move between positions cannot be traced"
-_CAPPED = "it caps its attention logits, and the captured softmax would not be the model's"
-_RESAMPLED = "its image tokens are queries over the whole picture, so no token shows one place"
-REFUSED = {  # why, by model type
+_CAPPED = "its attention logits are soft-capped, so the softmax we recompute would differ from the model's"
+_RESAMPLED = "its image tokens are queries over the whole picture, so no token corresponds to one place"
+REFUSED: dict[str, str] = {  # reasons by model type
     "mllama": _CROSS,
     "idefics": _CROSS,
     "gemma2": _CAPPED,
     "gpt_oss": "its attention has sinks: weights that go to no position, which the method does not account for",
-    "paligemma": f"PaliGemma 2 has Gemma 2 inside: {_CAPPED}",
+    "paligemma": f"PaliGemma 2 contains Gemma 2: {_CAPPED}",
     "qwen3_next": _LINEAR,
     "qwen3_5": _LINEAR,
     "qwen3_5_moe": _LINEAR,
@@ -43,7 +41,7 @@ def has_pictures(family: Family) -> bool:
     return family is not TEXT
 
 
-def family_of(config: Any, name: str) -> Family:
+def family_of(config: ModelConfig, name: str) -> Family:
     """The family of a configuration, or an error that says why there is none."""
     kind = config.model_type
     for family in FAMILIES:

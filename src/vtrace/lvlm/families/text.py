@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
+from transformers import ProcessorMixin
 
-from .family import Cell, Family, Size
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size
 
 
-def _cells(inputs: dict[str, Any], processor: Any, config: Any, sizes: Sequence[Size]) -> list[list[Cell | None]]:
+def _cells(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
     return []
 
 
-def _pixel_mask(inputs: dict[str, Any], chosen: Tensor, config: Any) -> Tensor:
+def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     return chosen
 
 
 TEXT = Family(
     name="text-only decoders",
     model_types=("llama", "mistral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3"),
-    status="proved on small random models, and seen on the pretrained SmolLM2-135M; prompt words only, uncalibrated",
+    status=f"{TESTED} and on the pretrained SmolLM2-135M; prompt words only, without calibration",
     decoder=lambda model: model.model,
     cells=_cells,
     pixel_mask=_pixel_mask,

@@ -1,4 +1,4 @@
-"""Public benchmarks: what is known of each, and how one is opened from the hub, a folder or a file."""
+"""Public benchmarks: what is known about each, and how to open one from the hub, a folder or a file."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from typing import TypeVar
 from ..errors import InputError, first_line
 from ..types import AnswerKind, Example
 from .benchmark import Benchmark
-from .readers.hub import fetch
+from .readers.hub import fetch_dataset
 from .readers.parquet import read_parquet
-from .readers.rows import Row, Rows, unique
+from .readers.rows import DatasetRow, DatasetRows, unique_keys
 from .readers.tsv import read_tsv, tsv_example
 
-BLUR = 1 / 12  # of the longer side, for photographs and diagrams
-T = TypeVar("T")
+PHOTO_BLUR = 1 / 12  # of the longer side, for photographs and diagrams
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
-class Source:
-    """A public benchmark as data; `key` and `example` read one row of its own columns."""
+class PublicBenchmark:
+    """A public benchmark as data. `key` and `example` read one row in the benchmark's own columns."""
 
     name: str
     title: str
     size: int
     licence: str  # as its card states it
-    hub: tuple[str, ...]  # repositories that hold it, the first one first
+    hub: tuple[str, ...]  # repositories that hold it, tried in this order
     files: tuple[str, ...]  # patterns of its files there
     tsv: str  # its file in VLMEvalKit
     columns: tuple[str, ...]
-    key: Callable[[Row], str]
-    example: Callable[[Row], Example]
-    free: AnswerKind = "words"  # the kind of answers that are no option
-    keep: Callable[[Row], bool] = lambda row: True
+    key: Callable[[DatasetRow], str]
+    example: Callable[[DatasetRow], Example]
+    free: AnswerKind = "words"  # how answers without options are graded
+    keep: Callable[[DatasetRow], bool] = lambda row: True
 
 
-def open_source(source: Source, data: Path | None = None) -> Benchmark:
+def open_public_benchmark(source: PublicBenchmark, data: Path | None = None) -> Benchmark:
     """From the hub, or from `data`: a folder of Parquet files, a Parquet file, or a TSV file."""
-    place = data or fetch(source.hub, source.files, source.title)
+    place = data or fetch_dataset(source.hub, source.files, source.title)
     if not place.exists():
-        raise InputError(f"there is no {place}; give a folder of Parquet files, a Parquet file or a TSV file")
+        raise InputError(f"{place} does not exist; give a folder of Parquet files, a Parquet file or a TSV file")
     paths = [place] if place.is_file() else _files(source, place)
-    make: Callable[[Row], Example]
+    make: Callable[[DatasetRow], Example]
     if paths[0].suffix == ".tsv":
         rows, make = read_tsv(paths[0], source.title), partial(tsv_example, free=source.free)
         keys = [row["index"] for row in rows.texts]
@@ -53,20 +53,20 @@ def open_source(source: Source, data: Path | None = None) -> Benchmark:
         rows, make = read_parquet(paths, source.columns, source.title), source.example
         keys = [_read(source.key, row) for row in rows.texts]
     kept = [index for index, row in enumerate(rows.texts) if source.keep(row)]
-    return _benchmark(source, rows, make, kept, unique(keys[index] for index in kept))
+    return _benchmark(source, rows, make, kept, unique_keys(keys[index] for index in kept))
 
 
 def _benchmark(
-    source: Source, rows: Rows, make: Callable[[Row], Example], kept: list[int], keys: list[str]
+    source: PublicBenchmark, rows: DatasetRows, make: Callable[[DatasetRow], Example], kept: list[int], keys: list[str]
 ) -> Benchmark:
     def example(number: int) -> Example:
         return replace(_read(make, rows.whole(kept[number])), key=keys[number])
 
-    return Benchmark(source.name, len(kept), keys.__getitem__, example, BLUR, rows.lost)
+    return Benchmark(source.name, len(kept), keys.__getitem__, example, PHOTO_BLUR, rows.lost)
 
 
-def _read(make: Callable[[Row], T], row: Row) -> T:
-    """Cells can hold anything; what a reader stumbles over is a reason to leave the item out."""
+def _read(make: Callable[[DatasetRow], _Made], row: DatasetRow) -> _Made:
+    """Cells can hold anything; an item whose row cannot be read is left out."""
     try:
         return make(row)
     except InputError:
@@ -75,8 +75,8 @@ def _read(make: Callable[[Row], T], row: Row) -> T:
         raise InputError(f"the row cannot be read: {type(error).__name__}: {first_line(error)[:120]}") from error
 
 
-def _files(source: Source, folder: Path) -> list[Path]:
-    """Files of the benchmark in a folder: laid out as on the hub, or side by side, or the TSV file."""
+def _files(source: PublicBenchmark, folder: Path) -> list[Path]:
+    """Files of the benchmark in a folder: laid out as on the hub, side by side, or the TSV file."""
     tables = sorted(folder.rglob("*.parquet"))
     names = {path: path.relative_to(folder).as_posix() for path in tables}
     for patterns in (source.files, [pattern.rpartition("/")[2] for pattern in source.files]):

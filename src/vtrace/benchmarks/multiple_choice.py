@@ -1,28 +1,27 @@
-"""Options of multiple-choice questions: written under a question, and found inside one."""
+"""Options of multiple-choice questions: listing them below a question, and finding them in one."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from string import ascii_uppercase
-from typing import Any
 
 from ..types import Gold
 from .grading import lettered, same_words
 
-YES_OR_NO = "Answer yes or no."  # what questions of this kind ask for
+YES_OR_NO = "Answer yes or no."  # the request added to yes/no questions
 _HEADING = re.compile(r"\b(?:options|choices)\s*:", re.IGNORECASE)
-_CURT = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
+_CURT_REQUEST = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
 
 
-def yes_or_no(answer: Any) -> str:
+def yes_or_no(answer: object) -> str:
     """Some files write 1 and 0."""
     return {"1": "yes", "0": "no"}.get(str(answer), str(answer))
 
 
 def with_options(question: str, options: Sequence[str]) -> str:
-    """The question and its options, a line each; options without a text are drawn in the picture."""
+    """The question with one option per line below it. Options without text are drawn in the picture."""
     if not options:
         return question
     if not any(options):
@@ -31,9 +30,9 @@ def with_options(question: str, options: Sequence[str]) -> str:
     return "\n".join([question, *lines])
 
 
-def without_request(question: str) -> str:
-    """The question without a closing request to answer at once, which contradicts the one to reason first."""
-    return _CURT.sub("", question)
+def without_curt_request(question: str) -> str:
+    """The question without a closing request to answer directly, which contradicts the request to reason first."""
+    return _CURT_REQUEST.sub("", question)
 
 
 def inline_options(question: str) -> tuple[str, ...]:
@@ -54,20 +53,20 @@ def inline_options(question: str) -> tuple[str, ...]:
     return tuple(text[end:stop].strip().rstrip(",;").strip() for (_, end), stop in zip(spans, stops, strict=True))
 
 
-def literal_list(cell: Any) -> tuple[str, ...]:
-    """Options that are a list, or the text of one, as in "['one', 'two']"; empty if there are none."""
+def literal_list(cell: str | Iterable[object] | None) -> tuple[str, ...]:
+    """Options given as a list, or as the text of one such as "['one', 'two']"; empty if there are none."""
     if isinstance(cell, str):
         cell = ast.literal_eval(cell) if cell.strip() else ()
     return tuple(str(option) for option in cell or ())
 
 
-def drawn(options: Sequence[str]) -> tuple[str, ...]:
-    """Options that only repeat their letters are drawn in the picture: their texts say nothing."""
+def without_bare_letters(options: Sequence[str]) -> tuple[str, ...]:
+    """Options that only repeat their letters are drawn in the picture: their texts become empty."""
     letters = ascii_uppercase[: len(options)]
     return ("",) * len(options) if [option.strip() for option in options] == list(letters) else tuple(options)
 
 
-def choice(options: Sequence[str], answer: str) -> Gold | None:
+def choice_gold(options: Sequence[str], answer: str) -> Gold | None:
     """The gold of a multiple-choice question whose answer is a letter or the text of an option."""
     letters = ascii_uppercase[: len(options) or 10]
     if answer.strip() in letters and len(answer.strip()) == 1:
