@@ -97,6 +97,7 @@ def test_the_blur_of_shapes_removes_what_the_answer_needs(pinhole):
     assert right <= 3, "some questions can only be answered with yes or no"
 
 
+@pytest.mark.slow
 def test_shapes_tells_a_ranking_from_noise(pinhole):
     """Image insertion: noise at most 0.62, leave-one-out at least 0.15 above it."""
     shapes, rises = find_benchmark("shapes-dev"), []
