@@ -17,7 +17,7 @@ import typer
 
 from support.readme import ROOT, method_costs, overheads, table_of
 from vtrace.cli.main import app
-from vtrace.lvlm.families.supported import FAMILIES, REFUSED
+from vtrace.lvlm.families.supported import FAMILIES
 from vtrace.methods.registry import METHODS, Method, run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.targets import find_target
@@ -150,15 +150,6 @@ def test_numbers_of_methods_and_families():
     families = " ".join(row["families"] for row in table_of("README.md", "how verified", "families"))
     assert all(family.name in families for family in FAMILIES)
     assert len(FAMILIES) == 12, "the changelog says: eleven families of vision-language models, and text-only decoders"
-
-
-def test_the_page_of_models_is_what_the_code_supports_and_refuses():
-    listed = [tuple(row.values())[:3] for row in table_of("docs/models.md", "family", "status")]
-    assert listed == [(f.name, ", ".join(f"`{kind}`" for kind in f.model_types), f.status) for f in FAMILIES]
-    refused: dict[str, str] = {}
-    for row in table_of("docs/models.md", "model type", "why"):
-        refused |= dict.fromkeys(re.findall(r"`([\w-]+)`", row["model type"]), row["why"])
-    assert refused == REFUSED
 
 
 @pytest.mark.parametrize("model", ["pinhole", "pinhole-internvl"])
