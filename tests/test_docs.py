@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,9 +16,11 @@ import click
 import pytest
 import typer
 
-from support.readme import ROOT, method_costs, overheads, table_of
+import vtrace
+from support.pages import ROOT, stated_method_costs, stated_overheads, table_with, tables_of
 from vtrace.cli.main import app
 from vtrace.lvlm.families.supported import FAMILIES
+from vtrace.methods.flashtrace import span_scores, stop_tokens
 from vtrace.methods.registry import METHODS, Method, run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.targets import find_target
@@ -95,7 +98,7 @@ def options_of(parameter: click.Parameter) -> list[str]:
 
 
 def test_the_index_of_methods_is_the_registry():
-    rows = table_of("docs/methods/README.md", "name", "page", "cost in forward passes")
+    rows = table_with("docs/methods/README.md", "name", "page", "cost in forward passes")
     stated = [[row["name"], *list(row.values())[2:]] for row in rows]
     assert stated == [
         [f"`{name}`" + " †" * (m.speed == "slow"), m.about, m.cost, m.status] for name, m in METHODS.items()
@@ -103,7 +106,7 @@ def test_the_index_of_methods_is_the_registry():
 
 
 def page_of(method: str) -> str:
-    index = table_of("docs/methods/README.md", "name", "page")
+    index = table_with("docs/methods/README.md", "name", "page")
     row = next(row for row in index if row["name"].split("`")[1] == method)
     return "docs/methods/" + re.search(r"\((\w+\.md)\)", row["page"])[1]
 
@@ -111,7 +114,7 @@ def page_of(method: str) -> str:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_page_lists_the_options_of_its_method_with_their_defaults(name):
     stated: dict[str, Any] = {}
-    for row in table_of(page_of(name), "option", "default"):
+    for row in table_with(page_of(name), "option", "default"):
         if row.get("method", f"`{name}`") == f"`{name}`" and row["option"] != "none":
             options = re.findall(r"`(\w+)`", row["option"])
             stated |= zip(options, map(value_of, row["default"].split(", ")), strict=True)
@@ -144,10 +147,33 @@ def test_a_method_runs_as_many_forward_passes_as_the_tables_say(pinhole, trace, 
     assert sum(counted) == forward_passes(METHODS[name])
 
 
+@pytest.mark.slow
+def test_the_effect_of_stop_tokens_in_the_ratio_of_flashtrace(monkeypatch):
+    """As much as the page says: the public package sets their scores to zero before it forms the ratio."""
+
+    def masked(session, *arguments):
+        scores, residual = span_scores(session, *arguments)
+        return scores * ~stop_tokens(session.trace), residual
+
+    lvlm = vtrace.load("pinhole-internvl")
+    effects = []
+    for number in range(6):
+        frozen = vtrace.trace(lvlm, vtrace.example(f"test-{number}"))
+        session = TraceSession.open(lvlm, frozen)
+        for target in map(partial(find_target, frozen), ("response", "answer")):
+            ours = run_method("flashtrace", session, target).scores[frozen.inputs]
+            with monkeypatch.context() as patched:
+                patched.setattr("vtrace.methods.flashtrace.span_scores", masked)
+                theirs = run_method("flashtrace", session, target).scores[frozen.inputs]
+            effects.append(abs(ours - theirs).max() / ours.max())
+    percent = re.search(r"changes by\s+up\s+to\s+(\d+)\s+%", text_of("docs/methods/flashtrace.md"))[1]
+    assert round(100 * max(effects)) == int(percent)
+
+
 def test_numbers_of_methods_and_families():
     assert f"all {len(METHODS)} methods" in text_of("README.md")
     assert f"{len(METHODS)} attribution methods" in text_of("CHANGELOG.md")
-    families = " ".join(row["families"] for row in table_of("README.md", "how verified", "families"))
+    families = " ".join(row["families"] for row in table_with("README.md", "how verified", "families"))
     assert all(family.name in families for family in FAMILIES)
     assert len(FAMILIES) == 12, "the changelog says: eleven families of vision-language models, and text-only decoders"
 
@@ -156,9 +182,7 @@ def test_numbers_of_methods_and_families():
 def test_the_readme_has_the_accuracies_of_the_embedded_models(model):
     folder = "checkpoint" if model == "pinhole" else "checkpoint_internvl"
     measured = json.loads(text_of(f"src/vtrace/pinhole/{folder}/accuracy.json"))
-    rows = [
-        re.findall(r"[\w.]+", line) for line in text_of("README.md").splitlines() if re.match(r"\| \w+ \| [01]\.", line)
-    ]
+    (rows,) = [table.rows for table in tables_of(ROOT / "README.md") if table.heads[0] == "task"]
     first = 1 if model == "pinhole" else 3
     stated = {row[0]: (row[first], row[first + 1], row[5]) for row in rows}
     assert stated == {
@@ -170,7 +194,7 @@ def test_the_readme_has_the_accuracies_of_the_embedded_models(model):
 
 def test_the_readme_has_the_numbers_of_the_results():
     chapters = re.split(r"^## ", text_of("docs/results.md"), flags=re.MULTILINE)
-    rows = table_of("README.md", *RESULT_COLUMNS)
+    rows = table_with("README.md", *RESULT_COLUMNS)
     assert len(rows) == 8
     for row in rows:
         model, target, setting = row[""].split(", ")
@@ -193,38 +217,38 @@ def rise_insertion(chapter: str, target: str, setting: str) -> dict[str, str]:
 
 
 def test_the_claims_under_the_results_are_those_of_the_table():
-    rows = table_of("README.md", *RESULT_COLUMNS)
+    rows = table_with("README.md", *RESULT_COLUMNS)
     assert all(float(row["ordered paths (ours)"]) > float(row["VTrace"]) for row in rows), "ahead of it in every row"
 
 
 def test_the_cost_tables_can_be_read():
-    assert [row["tokens"] for row in overheads()] == [1024, 2048]  # what bench/overhead.py measures by default
-    assert all(value > 0 for row in overheads() for value in row.values())
-    costs = method_costs()
+    assert [row["tokens"] for row in stated_overheads()] == [1024, 2048]  # what bench/overhead.py measures by default
+    assert all(value > 0 for row in stated_overheads() for value in row.values())
+    costs = stated_method_costs()
     assert set(costs) <= set(METHODS)
     assert all(cost > 0 for cost in costs.values())
 
 
 def test_messages_under_troubleshooting_are_those_of_the_code():
-    for row in table_of("README.md", "message", "what to do"):
+    for row in table_with("README.md", "message", "what to do"):
         pieces = [piece.strip() for piece in re.split(r"…|\b\d+\b", row["message"].strip("`"))]
         assert any(piece in SOURCE for piece in pieces if len(piece) > 10), row["message"]
 
 
 def test_the_method_page_names_every_option_of_the_method():
-    stated = {re.match(r"`(\w+)", row["option"])[1] for row in table_of("docs/method.md", "option", "effect")}
+    stated = {re.match(r"`(\w+)", row["option"])[1] for row in table_with("docs/method.md", "option", "effect")}
     assert stated == set(METHODS["vtrace"].options)
 
 
 def test_contributing_lists_the_rooms_from_the_bottom_up():
-    rooms = [name for row in table_of("CONTRIBUTING.md", "room") for name in re.findall(r"`(\w+)`", row["room"])]
-    top = {path.stem for path in (ROOT / "src" / "vtrace").iterdir() if not path.name.startswith("_")}
-    assert set(rooms) == top - {"py"}  # py.typed
+    rooms = [name for row in table_with("CONTRIBUTING.md", "room") for name in re.findall(r"`(\w+)`", row["room"])]
+    order = re.search(r"^ROOMS = \((.*?)\)", text_of("tests/test_architecture.py"), re.MULTILINE | re.DOTALL)[1]
+    assert rooms == re.findall(r'"(\w+)"', order)
 
 
 def test_contributing_lists_the_folders_of_tests():
     listed = {
-        name for row in table_of("CONTRIBUTING.md", "folder") for name in re.findall(r"`tests/(\w+)", row["folder"])
+        name for row in table_with("CONTRIBUTING.md", "folder") for name in re.findall(r"`tests/(\w+)", row["folder"])
     }
     folders = {path.stem for path in (ROOT / "tests").iterdir() if list(path.glob("test_*.py"))}
     assert folders <= listed

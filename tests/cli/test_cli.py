@@ -66,7 +66,7 @@ def test_a_cold_start_costs_little_more_than_importing_its_libraries(tmp_path):
         explained = processor_seconds("-m", "vtrace.cli", "explain", "--html", tmp_path / "a.html")
         return explained / processor_seconds("-c", libraries)
 
-    assert min(ratio() for _ in range(2)) < 2  # 1.2 on an idle machine
+    assert any(ratio() < 2 for _ in range(3))  # 1.2 on an idle machine
 
 
 def test_help_has_examples(run):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.readme import method_costs, overheads
+from support.pages import stated_method_costs, stated_overheads
 from vtrace.methods.registry import METHODS
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -35,7 +35,7 @@ def deviation(measured: float, stated: float) -> float:
 
 @pytest.mark.slow
 def test_an_explanation_costs_what_the_readme_says():
-    stated = overheads()[0]
+    stated = stated_overheads()[0]
     wanted = {"instrumented", "explanation", "all_tokens"}
     for attempt in range(ATTEMPTS):
         (row,) = bench("overhead.py", "--tokens", "384", "--repeats", "3", "--clock", "processor")["rows"]
@@ -52,7 +52,7 @@ def test_an_explanation_costs_what_the_readme_says():
 
 @pytest.mark.slow
 def test_other_methods_cost_what_the_readme_says():
-    stated = method_costs()
+    stated = stated_method_costs()
     arguments = ("--tokens", "384", "--repeats", "3", "--memory-tokens", "0", "--clock", "processor")
     for attempt in range(ATTEMPTS):
         rows = {row["method"]: row for row in bench("methods.py", *arguments)["times"]}
