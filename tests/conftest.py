@@ -35,6 +35,7 @@ import torch
 import vtrace
 from support.evaluating import PLAN
 from support.opened import Opened
+from support.waiting import PATIENCE
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.cli import main as cli
 from vtrace.faithfulness.run import evaluate
@@ -141,7 +142,8 @@ def browser():
     flags = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
     with playwright.sync_playwright() as driver:
         # as root, which is what containers of CI are, Chromium starts without its sandbox only
-        opened = driver.chromium.launch(executable_path=place, args=[*flags, "--disable-sync", "--no-sandbox"])
+        options = [*flags, "--disable-sync", "--no-sandbox"]
+        opened = driver.chromium.launch(executable_path=place, args=options, timeout=1000 * PATIENCE)
         yield opened
         opened.close()
 

@@ -5,19 +5,30 @@ from __future__ import annotations
 import re
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from support.opened import new_context
 from support.serving import Gate, picture, serving
+from support.waiting import wait_until
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.run import evaluate
 
+pytestmark = pytest.mark.browser
 SCREENSHOTS = Path(__file__).parents[1] / "screenshots"
 NASTY = "Is <script>hacked=1</script><img src=x onerror='hacked=1'> here?"
 SCREENS = [(f"{wide}-{scheme}", size, scheme) for wide, size in (("wide", (1280, 860)), ("narrow", (390, 844)))
            for scheme in ("light", "dark")]  # fmt: skip
+
+PLACES = {  # and what is there once it is shown
+    "history": ".cards",
+    "runs": "text=Evaluation runs",
+    "runs/first/all/page/0": ".tabs",
+    "runs/first/all/1": "text=Faithfulness",
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +43,7 @@ def client(pinhole, tmp_path_factory):
 @contextmanager
 def tab(browser, client, path: str = "", expected: str = "no complaint", **options):
     """A tab that must not complain, of anything but what is expected."""
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+    context = new_context(browser, **{"viewport": {"width": 1280, "height": 860}, **options})
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: expected in message.text or complaints.append(message.text))
@@ -50,14 +61,18 @@ def tab(browser, client, path: str = "", expected: str = "no complaint", **optio
 
 def screenshot(page, name: str) -> None:
     SCREENSHOTS.mkdir(exist_ok=True)
+    page.evaluate(
+        "Promise.all([...document.images].filter(image => image.loading !== 'lazy' && !image.complete)"
+        ".map(image => new Promise(done => { image.onload = image.onerror = done; })))"
+    )
     page.screenshot(path=SCREENSHOTS / f"serve-{name}.png", full_page=True)
 
 
 def viewer(page):
     """The viewer in its frame, once it is ready."""
-    page.wait_for_selector("iframe", timeout=30_000)
+    page.wait_for_selector("iframe")
     frame = page.frame_locator("iframe")
-    frame.locator("html[data-ready]").wait_for(state="attached", timeout=30_000)
+    frame.locator("html[data-ready]").wait_for(state="attached")
     return frame
 
 
@@ -77,10 +92,10 @@ def test_from_an_uploaded_picture_to_a_saved_file(browser, client, tmp_path):
         with page.expect_download() as download:
             page.click("#save")
         download.value.save_as(tmp_path / "saved.html")
-    opened = browser.new_context(offline=True)
+    opened = new_context(browser, offline=True)
     saved = opened.new_page()
     saved.goto((tmp_path / "saved.html").as_uri())
-    saved.wait_for_selector("html[data-ready]", timeout=20_000)
+    saved.wait_for_selector("html[data-ready]")
     assert facts["answer"] in saved.inner_text("h1")
     opened.close()
 
@@ -128,23 +143,22 @@ def test_a_refusal_is_shown_beside_the_question(browser, client):
 
 def test_the_place_in_the_queue_is_seen_and_closing_the_tab_gives_it_up(browser, pinhole, tmp_path):
     gate = Gate(pinhole)
-    with serving(gate, tmp_path / "history.sqlite", patience=5.0) as client:
+    with serving(gate, tmp_path / "history.sqlite") as client:
         with tab(browser, client) as page:
             for expected in ("Loading the model", "Next in the queue", "Number 2 in the queue"):
                 page.click("nav >> text=Ask")
                 page.click(".examples button >> nth=0")
                 page.click("button[type=submit]")
                 page.wait_for_selector(f"text={expected}")
-            assert page.inner_text("#busy") == "3 in work"
+            assert page.inner_text("#busy") == "3 in progress"
             screenshot(page, "waiting")
             page.click("text=Cancel")
-            page.wait_for_selector("text=This was cancelled.")
-            time.sleep(6)
-            assert len(client.desk.queue.jobs()) == 2, "the others are still wanted"
-        until = time.monotonic() + 30
-        while len(client.desk.queue.jobs()) > 1 and time.monotonic() < until:
-            time.sleep(0.1)
-        assert len(client.desk.queue.jobs()) == 1, "the running one ends at its next token"
+            page.wait_for_selector("text=The explanation was cancelled.")
+            now, others = time.monotonic(), client.service.queue.jobs()
+            wait_until(lambda: all(job.seen > now for job in others), "a sign that the other two are still wanted")
+            assert client.service.queue.jobs() == others
+        client.service.limits = replace(client.service.limits, patience=0.0)
+        wait_until(lambda: len(client.service.queue.jobs()) == 1, "the end of the job that waits")
         gate.opened.set()
         client.wait(client.get("/api/explanations")[1][-1]["id"], "cancelled")
 
@@ -172,8 +186,8 @@ def test_every_screen_fits(browser, client, name, size, scheme):
         screenshot(page, f"result-{name}")
         if name in ("wide-dark", "narrow-light"):
             return
-        for path in ("history", "runs", "runs/first/all/page/0", "runs/first/all/1"):
+        for path, awaited in PLACES.items():
             page.goto(f"http://127.0.0.1:{client.port}/#/{path}")
-            page.wait_for_load_state("networkidle")
+            page.wait_for_selector(awaited)
             screenshot(page, f"{path.replace('/', '-')}-{name}")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

@@ -10,7 +10,9 @@ from PIL import Image
 
 import vtrace
 from support.opened import SCREENSHOTS, agrees, shot, shown, slide, tokens_of, words_of
-from vtrace.report.scale import percent
+from vtrace.report.wording import percent
+
+pytestmark = pytest.mark.browser
 
 
 def test_the_page_opens_on_the_exported_target_with_its_numbers(reader, attribution):
@@ -95,9 +97,9 @@ def test_a_chosen_patch_shows_its_paths_and_what_it_passes_through(reader, attri
     assert starts
     opened.page.mouse.move(2, 2)
     opened.page.set_viewport_size({"width": 1440, "height": 1000})
-    opened.page.wait_for_timeout(150)
+    opened.settle()
     opened.page.screenshot(path=shot("paths"))
-    opened.page.get_by_role("button", name="let go").click()
+    opened.page.get_by_role("button", name="clear selection").click()
     assert opened.page.locator("#wires .wire").count() == 0
     opened.word(3, box="#question").click()
     word = words_of(attribution.trace, "question")[3]
@@ -237,7 +239,7 @@ def test_methods_stand_side_by_side(reader, pinhole, trace):
     assert f"ρ {found.agreement[2, 1]:.2f}" in cards.nth(1).inner_text()
     opened.page.screenshot(path=shot("methods"), full_page=True)
     opened.page.keyboard.press("r")  # not exported for gradient, which is shown
-    assert "gradient keeps no matrix and was not run for the whole response" in opened.text("#problem")
+    assert "gradient gives scores only, and was not run for the whole response" in opened.text("#problem")
     opened.page.get_by_role("button", name="answer", exact=True).first.click()
     assert opened.page.locator("#problem").is_hidden()
     assert opened.ranking() == shown(found["gradient"])
@@ -257,7 +259,7 @@ def test_methods_of_several_targets_show_the_one_that_is_asked_for(reader, pinho
 def test_the_page_fits_light_and_dark_wide_and_narrow(reader, attribution, scheme, name, width, height):
     opened = reader(attribution.retarget("answer"), color_scheme=scheme)
     opened.page.set_viewport_size({"width": width, "height": height})
-    opened.page.wait_for_timeout(150)
+    opened.settle()
     opened.page.screenshot(path=shot(f"{name}-{scheme}"), full_page=True)
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     back = opened.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")

@@ -18,7 +18,8 @@ from vtrace.lvlm.checkpoint import EMBEDDED
 from vtrace.pinhole.accuracy import answer_of, measure_accuracy, respond
 from vtrace.pinhole.card import card, size_of
 from vtrace.pinhole.muon import Muon, orthogonalise
-from vtrace.pinhole.train import RECIPES, Reasoner, Seer, run_stage
+from vtrace.pinhole.objectives import Reasoner, Seer
+from vtrace.pinhole.train import RECIPES, run_stage
 from vtrace.pinhole.training_batches import IGNORE, Packer, training_scenes, vision_labels
 
 

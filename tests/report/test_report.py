@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,12 +15,13 @@ from rich.console import Console
 
 import vtrace
 from vtrace.errors import InputError
-from vtrace.report.console import show
+from vtrace.report.attribution.console import show_attribution
+from vtrace.report.attribution.figure import attribution_figure
+from vtrace.report.attribution.notebook import attribution_html
 from vtrace.report.documents import attribution_document, from_document
-from vtrace.report.html import fragment
-from vtrace.report.png import build
-from vtrace.report.scale import percent
+from vtrace.report.wording import calibration_details, calibration_sentence, percent
 from vtrace.system.files import write_atomically
+from vtrace.types import Calibration
 from vtrace.viewer.palette import DARK_STOPS, STOPS, colour
 
 
@@ -40,8 +42,8 @@ def test_json_without_its_matrix_keeps_the_scores(attribution):
     np.testing.assert_array_equal(loaded.scores, attribution.scores)
     with pytest.raises(InputError, match="scores only"):
         loaded.retarget("answer")
-    assert "<img" not in fragment(loaded)
-    assert build(loaded).get_size_inches()[1] > 1
+    assert "<img" not in attribution_html(loaded)
+    assert attribution_figure(loaded).get_size_inches()[1] > 1
 
 
 @pytest.mark.parametrize("key", ["scores", "trace", "pairwise", "calibration"])
@@ -53,12 +55,22 @@ def test_a_document_with_a_part_missing_or_short_is_refused(attribution, key):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"schema": "vtrace.attribution/99"}', '{"schema": "vtrace.trace/1"}', "\x00\x01"]
+    "text", ["", "[]", "{}", '{"schema": "vtrace.comparison/2"}', '{"schema": "vtrace.trace/1"}', "\x00\x01"]
 )
 def test_a_damaged_file_is_one_clear_line(tmp_path, text):
     (tmp_path / "bad.json").write_text(text)
     with pytest.raises(InputError, match=r"^[^\n]+$"):
         vtrace.read(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    ("schema", "advice"),
+    [("vtrace.attribution/1", "older version; explain the trace again"), ("vtrace.trace/99", "newer version; update")],
+)
+def test_a_file_of_another_version_says_what_to_do(tmp_path, schema, advice):
+    (tmp_path / "old.json").write_text(json.dumps({"schema": schema}))
+    with pytest.raises(InputError, match=advice):
+        vtrace.read(tmp_path / "old.json")
 
 
 def test_figure_shows_the_picture_large_enough_to_see(attribution, tmp_path):
@@ -73,8 +85,8 @@ def test_figure_takes_any_script_and_leaves_mathematics_alone(pinhole, tmp_path)
     told = vtrace.trace(pinhole, vtrace.example("dev-0").images, "Ist es 星 $y_1$ {a}?", response=text)
     found = vtrace.attribute(pinhole, told, "answer")
     assert found.save(tmp_path / "a.png").stat().st_size > 10_000
-    show(found, Console(file=io.StringIO()))
-    drawn = {t.get_text() for t in build(found).axes[0].texts}
+    show_attribution(found, Console(file=io.StringIO()))
+    drawn = {t.get_text() for t in attribution_figure(found).axes[0].texts}
     assert {"画", "🙂"} <= drawn
 
 
@@ -107,29 +119,45 @@ def test_everything_in_a_notebook_is_escaped(pinhole):
         pinhole, vtrace.example("dev-0").images, f"Is it {nasty}?", response=f"{nasty}\nFinal answer: {nasty}"
     )
     found = Collector()
-    found.feed(fragment(vtrace.attribute(pinhole, told, "answer")))
+    found.feed(attribution_html(vtrace.attribute(pinhole, told, "answer")))
     assert "script" not in found.tags
     assert found.tags.count("img") == 1
     assert "onerror=alert(1)" in found.text
 
 
 def test_a_notebook_shows_the_picture_by_itself(attribution):
-    assert attribution._repr_html_() == fragment(attribution)
+    assert attribution._repr_html_() == attribution_html(attribution)
     assert "<svg" in attribution._repr_html_()
 
 
 def test_console_prints_ranking_shares_status_and_answer(attribution):
     out = io.StringIO()
-    show(attribution, Console(file=out, width=120))
+    show_attribution(attribution, Console(file=out, width=120))
     text = out.getvalue()
-    for piece in (attribution.trace.answer_text, "image", "text", "Calibrated", attribution.top(1)[0].label):
+    for piece in (attribution.trace.answer_text, "image", "question", "Hiding the image", attribution.top(1)[0].label):
         assert piece in text
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (111.5, "lowers the log-likelihood of the response by 111.5 nats, hiding the question by 90.0."),
+        (-1.2, "raises the log-likelihood of the response by 1.2 nats, hiding the question lowers it by 90.0."),
+    ],
+)
+def test_calibration_is_said_in_one_sentence_with_the_rest_on_demand(attribution, damage, expected):
+    applied = replace(attribution.calibration, image_damage=damage, text_damage=90.0, joint_damage=120.0, scale=0.04)
+    found = replace(attribution, calibration=applied)
+    assert calibration_sentence(found) == f"Hiding the image {expected}"
+    assert calibration_details(found) == "Hiding both lowers it by 120.0 nats. Image scores are multiplied by λ = 0.04."
+    off = replace(attribution, calibration=Calibration("off"))
+    assert (calibration_sentence(off), calibration_details(off)) == ("Calibration off.", "")
 
 
 def test_colour_is_never_the_only_carrier(attribution, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     out = io.StringIO()
-    show(attribution, Console(file=out, width=120, force_terminal=True))
+    show_attribution(attribution, Console(file=out, width=120, force_terminal=True))
     assert "38;2" not in out.getvalue()
     assert percent(attribution.top(1)[0].score) in out.getvalue()
 

@@ -8,8 +8,8 @@ import pytest
 
 from support.serving import serving
 from vtrace.cli import serve as command
-from vtrace.serve.guard import is_loopback
-from vtrace.serve.store import Store
+from vtrace.serve.history import History
+from vtrace.serve.security import is_loopback
 
 TOKEN = "a-token-of-thirty-two-characters"
 
@@ -114,7 +114,7 @@ def test_a_taken_port_and_a_taken_history_are_one_line(run, tmp_path):
         code, _, err = run("serve", "--store", tmp_path / "a.sqlite", "--port", taken.getsockname()[1])
     assert code == 2
     assert "choose another --port" in err
-    store = Store(tmp_path / "b.sqlite")
+    store = History(tmp_path / "b.sqlite")
     code, _, err = run("serve", "--store", tmp_path / "b.sqlite", "--port", 0)
     store.close()
     assert code == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import time
 import weakref
 import zlib
 from dataclasses import replace
@@ -14,11 +13,12 @@ import pytest
 
 import vtrace
 from support.serving import QUESTION, Client, Gate, picture, serving
+from support.waiting import PATIENCE, wait_until
 from vtrace.report.documents import from_document
-from vtrace.serve.desk import Models
-from vtrace.serve.explain import explain
-from vtrace.serve.limits import Limits
-from vtrace.serve.queue import Cancelled, Job, Request
+from vtrace.serve.job import ExplanationJob, JobCancelled, JobRequest
+from vtrace.serve.model_cache import ModelCache
+from vtrace.serve.security import Limits
+from vtrace.serve.worker import explain_job
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +146,10 @@ def bomb() -> bytes:
     ids=["text", "svg", "empty", "tiff", "bmp", "cut", "head", "bomb", "large", "thin"],
 )
 def test_what_is_not_a_usable_picture_is_refused_in_one_line(client, data, reason):
-    began = time.monotonic()
     status, _, answer = client.ask((data,))
     assert status == 422
     assert reason in answer["detail"]
     assert "\n" not in answer["detail"]
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -179,7 +177,7 @@ def test_nothing_that_a_client_names_is_believed(client, fields, reason):
 def test_pictures_are_counted_and_exclude_an_example(client):
     few = picture(size=(32, 32))
     assert "the limit is 8" in client.ask((few,) * 9)[2]["detail"]
-    assert "exclude" in client.ask((few,), example="test-00011")[2]["detail"]
+    assert "mutually exclusive" in client.ask((few,), example="test-00011")[2]["detail"]
     made = client.ask((picture("JPEG"), picture("WEBP")))[2]
     assert client.wait(made["id"])["status"] == "done"
 
@@ -246,19 +244,31 @@ def test_a_client_that_leaves_gives_up_its_place(pinhole, tmp_path):
     gate = Gate(pinhole)
     with serving(gate, tmp_path / "history.sqlite") as client:
         running, waiting = (client.ask(example="test-00011")[2]["id"] for _ in range(2))
-        staying, kept = client.desk.queue.find(running), client.desk.queue.find(waiting)
+        staying, kept = client.service.queue.find(running), client.service.queue.find(waiting)
         with leaving(client, running), leaving(client, waiting):
-            client.desk.limits = replace(client.desk.limits, patience=1.0)
-            time.sleep(2.5)  # watched, and so not given up
-            assert len(client.desk.queue.jobs()) == 2
-        until = time.monotonic() + 30
-        while not (kept.state.error and staying.stopped) and time.monotonic() < until:
-            time.sleep(0.05)
+            looks = counted(kept, "abandoned")
+            client.service.limits = replace(client.service.limits, patience=0.0)
+            wait_until(lambda: len(looks) > 2, "a look for abandoned jobs")
+            assert not any(looks), "it is watched, and so not given up"
+            assert len(client.service.queue.jobs()) == 2
+        wait_until(lambda: kept.state.error and staying.stopped, "the end of abandoned jobs")
         assert kept.state.status == "cancelled"
         gate.opened.set()
         facts = client.wait(running)
         assert (facts["status"], facts["error"]) == ("cancelled", "the client left")
         assert staying.state.status == "cancelled"
+
+
+def counted(thing: object, name: str) -> list:
+    """What a method returns from now on."""
+    method, seen = getattr(thing, name), []
+
+    def call(*arguments):
+        seen.append(method(*arguments))
+        return seen[-1]
+
+    setattr(thing, name, call)
+    return seen
 
 
 class leaving:
@@ -267,7 +277,7 @@ class leaving:
     def __init__(self, client: Client, id: str):
         import http.client
 
-        self.connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=PATIENCE)
         self.connection.request("GET", f"/api/explanations/{id}/events")
 
     def __enter__(self):
@@ -299,8 +309,8 @@ def test_stopping_finishes_what_runs_and_records_what_waits(pinhole, tmp_path):
 
 @pytest.mark.parametrize("stage", ["answering", "tracing with vtrace", "tracing with loo"])
 def test_work_ends_between_tokens_layers_and_steps_and_leaves_the_model_as_it_was(pinhole, attribution, stage):
-    job = Job(Request("x", "pinhole", (stage.split()[-1],) if "with" in stage else ("vtrace",), "response",
-                      vtrace.example()))  # fmt: skip
+    method = stage.split()[-1] if "with" in stage else "vtrace"
+    job = ExplanationJob(JobRequest("x", "pinhole", (method,), "response", vtrace.example()))
     seen = []
 
     def watch():
@@ -308,8 +318,8 @@ def test_work_ends_between_tokens_layers_and_steps_and_leaves_the_model_as_it_wa
         if job.state.stage == stage and (job.state.total or stage == "answering"):
             job.stop("enough")
 
-    with job.watched(watch), pytest.raises(Cancelled, match="enough"):
-        explain(pinhole, job, new_tokens=200)
+    with job.watched(watch), pytest.raises(JobCancelled, match="enough"):
+        explain_job(pinhole, job, new_tokens=200)
     assert seen[-1].stage == stage
     again = vtrace.attribute(pinhole, attribution.trace)
     np.testing.assert_array_equal(again.scores, attribution.scores)
@@ -323,7 +333,7 @@ def test_one_model_is_in_memory_at_a_time():
             assert not any(other() for other in alive), "the one before is gone"
             alive.append(weakref.ref(self))
 
-    models = Models(["a", "b", "a"], Loaded)
+    models = ModelCache(["a", "b", "a"], Loaded)
     assert models.names == ("a", "b")
     assert models.get("a") is models.get("a")
     models.get("b")

@@ -82,7 +82,7 @@ def test_only_names_on_the_list_are_looked_up(client, name):
 
 def test_a_broken_run_and_another_model_are_one_line(client, runs, monkeypatch):
     assert client.get("/api/runs/broken/items")[0] == 422
-    monkeypatch.setattr(client.desk.models, "names", ("another",))
+    monkeypatch.setattr(client.service.models, "names", ("another",))
     key = read_run(runs / "first run").rows.item[0]["key"]
     status, _, body = client.send("POST", f"{RUN}/items/{key}/explanations")
     assert status == 422

@@ -5,22 +5,39 @@ from __future__ import annotations
 import base64
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
-from vtrace.report.scale import calibration_words, percent
-from vtrace.types import Patch, Word
+from support.waiting import PATIENCE
+from vtrace.attribution.result import Attribution
+from vtrace.report.wording import calibration_sentence, percent
+from vtrace.types import Patch, Trace, Word
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Locator
 
 SCREENSHOTS = Path(__file__).parents[1] / "screenshots"  # kept to be looked at, ignored by git
+
+
+SETTLED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+
+
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """A browser window in which nothing times out only because the machine is slow."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(1000 * PATIENCE)
+    context.set_default_navigation_timeout(1000 * PATIENCE)
+    return context
 
 
 class Opened:
     """A page from a file, and everything it complained about."""
 
-    def __init__(self, browser, text: str, folder: Path, link: str = "", **options):
+    def __init__(self, browser: Browser, text: str, folder: Path, link: str = "", **options: Any):
         (folder / "page.html").write_text(text, "utf-8")
-        self.context = browser.new_context(offline=True, viewport={"width": 1360, "height": 900}, **options)
+        self.context = new_context(browser, offline=True, viewport={"width": 1360, "height": 900}, **options)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []
@@ -28,12 +45,16 @@ class Opened:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto((folder / "page.html").as_uri() + link)
-        self.page.wait_for_selector("html[data-ready]", timeout=20_000)
+        self.page.wait_for_selector("html[data-ready]")
+
+    def settle(self) -> None:
+        """Wait until the page has drawn what follows from the last change."""
+        self.page.evaluate(SETTLED)
 
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 
-    def word(self, place: int, box: str = "#response"):
+    def word(self, place: int, box: str = "#response") -> Locator:
         """A shown word, counted from 0; from the end for negative numbers."""
         return self.page.locator(f"{box} .w").nth(place)
 
@@ -46,6 +67,7 @@ class Opened:
     def patch(self, patch: Patch, size: tuple[int, int], panel: int = 0) -> tuple[float, float]:
         """The middle of a patch of a picture of that size, on the screen."""
         frame = self.page.locator(f"#panel-{panel}").bounding_box()
+        assert frame
         left, top, right, bottom = patch.box
         x, y = (left + right) / 2 / size[0], (top + bottom) / 2 / size[1]
         return frame["x"] + frame["width"] * x, frame["y"] + frame["height"] * y
@@ -63,26 +85,27 @@ def slide(opened: Opened, name: str, value: float) -> None:
     )
 
 
-def words_of(trace, kind: str = "response") -> list[Word]:
+def words_of(trace: Trace, kind: str = "response") -> list[Word]:
     """The words that the page shows."""
     return [word for word in trace.words if word.kind == kind and not word.text.startswith("<|")]
 
 
-def tokens_of(trace, *words: Word) -> slice:
+def tokens_of(trace: Trace, *words: Word) -> slice:
     """A target: from the first of the words to the last."""
     return slice(words[0].start - trace.prompt_length, words[-1].stop - trace.prompt_length)
 
 
-def shown(attribution, count=12):
+def shown(attribution: Attribution, count: int = 12) -> list[tuple[str, str]]:
+    """The ranking as the page writes it."""
     return [(item.label, percent(item.score)) for item in attribution.top(count)]
 
 
-def agrees(opened: Opened, expected) -> None:
+def agrees(opened: Opened, expected: Attribution) -> None:
     """Every number in sight is the Python result's."""
     assert opened.ranking() == shown(expected)
     assert opened.text("#image-share") == f"image {percent(expected.image_share)}"
     assert opened.text("#text-share") == f"question {percent(expected.text_share)}"
-    assert opened.text("#calibration") == calibration_words(expected)
+    assert opened.text("#calibration") == calibration_sentence(expected)
 
 
 def shot(name: str) -> Path:

@@ -6,7 +6,6 @@ import http.client
 import io
 import json
 import threading
-import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,12 +14,15 @@ from pathlib import Path
 from PIL import Image
 
 import vtrace
+from support.waiting import PATIENCE, wait_until
 from vtrace.lvlm.model import Lvlm
-from vtrace.serve.desk import Desk, Models
-from vtrace.serve.limits import Limits
-from vtrace.serve.runs import Runs
-from vtrace.serve.server import Server, take_address
-from vtrace.serve.store import Store
+from vtrace.serve.evaluation_runs import EvaluationRuns
+from vtrace.serve.history import History
+from vtrace.serve.job import FINAL
+from vtrace.serve.model_cache import ModelCache
+from vtrace.serve.security import Limits
+from vtrace.serve.server import ExplanationServer, take_address
+from vtrace.serve.service import ExplanationService
 
 METHODS = ("vtrace", "ifr", "rollout", "random")
 QUESTION = "In which cell is the purple cross?"
@@ -42,7 +44,7 @@ class Gate:
         self.opened = threading.Event()
 
     def __call__(self, name: str) -> Lvlm:
-        assert self.opened.wait(60)
+        assert self.opened.wait(PATIENCE)
         return self.lvlm
 
 
@@ -52,7 +54,7 @@ class Client:
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None):
         """Status, headers, body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -78,13 +80,14 @@ class Client:
 
     def wait(self, id: str, *statuses: str) -> dict:
         """The facts, once the status is one of these."""
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            facts = self.get(f"/api/explanations/{id}")[1]
-            if facts["status"] in (statuses or ("done", "failed", "cancelled", "interrupted")):
-                return facts
-            time.sleep(0.05)
-        raise AssertionError(f"still {facts}")
+        found: dict = {}
+
+        def arrived() -> bool:
+            found.update(self.get(f"/api/explanations/{id}")[1])
+            return found["status"] in (statuses or FINAL)
+
+        wait_until(arrived, f"the end of {id}")
+        return found
 
 
 def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
@@ -100,23 +103,21 @@ def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
 
 @contextmanager
 def serving(load, store: Path, runs: Path | None = None, token: str = "", **limits):
-    """A client of a running server, whose desk is at hand as `client.desk`."""
-    chosen = replace(Limits(), **{"grace": 10.0, "patience": 300.0, **limits})
-    desk = Desk(Models(["pinhole"], load), METHODS, Store(store), chosen)
+    """A client of a running server, whose service is at hand as `client.service`."""
+    chosen = replace(Limits(), **{"grace": PATIENCE, "patience": 10 * PATIENCE, **limits})
+    service = ExplanationService(ModelCache(["pinhole"], load), METHODS, History(store), chosen)
     listening = take_address("127.0.0.1", 0)
     client = Client(listening.getsockname()[1])
-    client.desk = desk
-    server = Server(desk, Runs(runs), token)
-    desk.open()
+    client.service = service
+    server = ExplanationServer(service, EvaluationRuns(runs), token)
+    service.start()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    until = time.monotonic() + 30
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: server.started, "the start of the server")
     try:
         yield client
     finally:
         server.should_exit = True
-        thread.join(60)
-        desk.store.close()
+        thread.join(2 * PATIENCE)
+        service.history.close()
         assert not thread.is_alive()

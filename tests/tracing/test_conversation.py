@@ -10,8 +10,11 @@ import pytest
 
 import vtrace
 from vtrace.errors import InputError
-from vtrace.report import html, png
-from vtrace.report.scale import percent
+from vtrace.report.attribution.figure import attribution_figure
+from vtrace.report.attribution.notebook import attribution_html
+from vtrace.report.scale import Scale
+from vtrace.report.shaded_html import shaded_words
+from vtrace.report.wording import percent
 from vtrace.tracing.conversation import locate, marked, messages_of, parse, single, texts_of, unmarked
 from vtrace.types import Turn
 
@@ -75,9 +78,9 @@ def test_shares_of_pictures_sum_to_the_image_share(pinhole, talk):
     assert len(found.picture_shares) == 2
     assert sum(found.picture_shares) == pytest.approx(found.image_share)
     assert found.image_share + found.text_share == pytest.approx(1)
-    page = html.fragment(found)
+    page = attribution_html(found)
     assert f"picture 2: {percent(found.picture_shares[1])}" in page
-    shown = html.shaded_words(found, "question", html.Scale(found))
+    shown = shaded_words(found, "question", Scale(found))
     assert shown.count("\n") == 3  # turns, and the picture inside the last one
 
 
@@ -132,7 +135,7 @@ def test_two_pictures_have_a_map_and_a_share_each_in_every_report(run, tmp_path)
     found = vtrace.read(tmp_path / "a.json")
     one, two = map(percent, found.picture_shares)
     assert f"picture 1 {one} · picture 2 {two}" in out
-    titles = [axes.get_title(loc="left") for axes in png.build(found).axes]
+    titles = [axes.get_title(loc="left") for axes in attribution_figure(found).axes]
     assert [title for title in titles if title] == [f"picture 1: {one}", f"picture 2: {two}"]
 
 

@@ -13,20 +13,21 @@ import pytest
 import vtrace
 from support.opened import agrees, shown
 from vtrace.errors import InputError
-from vtrace.report.scale import percent
+from vtrace.report.wording import percent
 from vtrace.types import Patch
 from vtrace.viewer.page import MODULES, SOURCE, page, policy, script, style, write_page
 
 NASTY = '<script>window.hacked = 1</script> </script><img src=x onerror="window.hacked = 2"> & {{DATA}} <!--'
 
 
+@pytest.mark.browser
 def test_text_is_shown_and_never_run(reader, pinhole):
     told = vtrace.trace(
         pinhole, vtrace.example("dev-0").images, f"Is it {NASTY}?", response=f"{NASTY}\nFinal answer: {NASTY}"
     )
     found = dataclasses.replace(vtrace.attribute(pinhole, told, "answer"), method="<b>x</b>")
     opened = reader(found, title=NASTY, remarks={"<b>x</b>": NASTY})
-    opened.page.wait_for_timeout(200)
+    opened.settle()
     assert opened.page.evaluate("window.hacked") is None
     assert opened.page.locator("img").count() == 0
     assert NASTY in opened.text("#response")
@@ -34,6 +35,7 @@ def test_text_is_shown_and_never_run(reader, pinhole):
     assert opened.page.title() == NASTY
 
 
+@pytest.mark.browser
 def test_any_script_keeps_its_offsets(reader, pinhole):
     text = "画像 🙂🙂 has a 🙂 star and ﷽.\nFinal answer: 🙂 ok"
     told = vtrace.trace(pinhole, vtrace.example("dev-0").images, "Ist es 星 🙂?", response=text)
@@ -45,6 +47,7 @@ def test_any_script_keeps_its_offsets(reader, pinhole):
         agrees(opened, found.retarget(f'"{typed}"'))
 
 
+@pytest.mark.browser
 def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhole):
     image = vtrace.example("dev-0").images[0]
     told = vtrace.trace(
@@ -66,6 +69,7 @@ def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhol
     assert opened.page.locator("#pictures canvas.thumbnail").count() == 1
 
 
+@pytest.mark.browser
 def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
     bare = dataclasses.replace(
         attribution, pairwise=None, likelihoods=None, trace=dataclasses.replace(attribution.trace, images=())
@@ -74,7 +78,7 @@ def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
     agrees(opened, attribution)
     assert opened.page.is_disabled("#gamma")
     opened.word(-2).hover()
-    assert "has no scores of its own" in opened.text("#tip")
+    assert "was not run for this word" in opened.text("#tip")
     opened.page.uncheck("#calibrated")
     raw = dataclasses.replace(attribution, scores=attribution.uncalibrated)
     assert opened.ranking() == shown(raw)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from oracles import paths
+from support.opened import new_context
 from vtrace.attribution.calibrate import Likelihoods, calibrate
 from vtrace.attribution.multihop import edge_scale, log_scores
 from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import score
 from vtrace.errors import InputError
 from vtrace.methods.comparison import rank
-from vtrace.report.scale import calibration_words, percent
+from vtrace.report.wording import calibration_details, calibration_sentence, percent
 from vtrace.tracing.targets import find_target
 from vtrace.viewer.export import export
 from vtrace.viewer.page import concatenate
-from vtrace.viewer.quantise import DEPTHS, SPAN, choose_depth, encode
+from vtrace.viewer.quantise import DEPTHS, SPAN, choose_depth, decode_triangle, encode_triangle
 
+pytestmark = pytest.mark.browser
 MATHS = (
     "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "scale", "state",
 )  # fmt: skip
@@ -37,11 +40,12 @@ const AsyncFunction = (async () => {}).constructor;
 @pytest.fixture(scope="module")
 def javascript(browser):
     """Evaluate a function body in which the maths modules' names, and `given`, are known."""
-    page = browser.new_page()
+    context = new_context(browser)
+    page = context.new_page()
     names = (
-        "bytesOf, decodeMatrix, flowsOf, logScores, strongestRoutes, passages, calibrate, calibrationWords, attribute, "
-        "support, rankCorrelation, findTarget, tokenWords, colourOf, inkOn, percent, scaleOf, rankingOf, prepare, "
-        "stateOf, linkOf, beginning, positionsOf"
+        "bytesOf, decodeMatrix, flowsOf, logScores, strongestRoutes, passages, calibrate, calibrationSentence, "
+        "calibrationDetails, attribute, support, rankCorrelation, findTarget, tokenWords, colourOf, inkOn, percent, "
+        "scaleOf, rankingOf, prepare, stateOf, linkOf, beginning, positionsOf"
     )
     page.add_script_tag(content=f"(() => {{{concatenate(MATHS)}\nconst maths = {{{names}}};{LINK}}})()")
 
@@ -50,7 +54,7 @@ def javascript(browser):
         return json.loads(text, parse_constant=float)
 
     yield run
-    page.close()
+    context.close()
 
 
 def numbers(values) -> np.ndarray:
@@ -77,7 +81,7 @@ def test_scores_equal_multihop(javascript, gamma, hops, python):
     receivers = torch.zeros(150, 1)
     receivers[[100, 140, 149]] = 1
     expected = log_scores(pairwise, receivers, gamma, **python)[:, 0].numpy()
-    found = javascript(LOG_SCORES, matrix=encode(pairwise, 32), gamma=gamma, hops=hops, receivers=[100, 140, 149])
+    found = javascript(LOG_SCORES, matrix=encode_triangle(pairwise), gamma=gamma, hops=hops, receivers=[100, 140, 149])
     np.testing.assert_allclose(numbers(found), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -97,7 +101,7 @@ def test_no_range_is_too_wide(javascript, kind):
     receivers[length - 1] = 1
     expected = log_scores(pairwise, receivers, gamma)[:, 0].numpy()
     found = numbers(
-        javascript(LOG_SCORES, matrix=encode(pairwise, 32), gamma=gamma, hops="all", receivers=[length - 1])
+        javascript(LOG_SCORES, matrix=encode_triangle(pairwise), gamma=gamma, hops="all", receivers=[length - 1])
     )
     assert not np.isnan(found).any()
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
@@ -112,7 +116,10 @@ def test_no_range_is_too_wide(javascript, kind):
 def test_a_matrix_survives_its_compact_form(javascript, bits):
     pairwise = random_pairwise(80)
     upper = pairwise[torch.triu(torch.ones(80, 80), 1) > 0].numpy()
-    found = numbers(javascript("return (await decodeMatrix(given)).values", **encode(pairwise, bits)))
+    encoded = encode_triangle(pairwise, bits)
+    found = numbers(javascript("return (await decodeMatrix(given)).values", **encoded))
+    np.testing.assert_allclose(decode_triangle(encoded)[torch.triu(torch.ones(80, 80), 1) > 0], found, rtol=1e-6)
+    assert not decode_triangle(encoded).tril().any()
     if bits == 32:
         np.testing.assert_array_equal(found, upper)
         return
@@ -124,7 +131,7 @@ def test_a_matrix_survives_its_compact_form(javascript, bits):
 
 @pytest.mark.parametrize("pairwise", [torch.zeros(3, 3), torch.ones(3, 3).triu(1), torch.zeros(1, 1)])
 def test_a_flat_matrix_survives_too(javascript, pairwise):
-    found = javascript("return (await decodeMatrix(given)).values", **encode(pairwise, 12))
+    found = javascript("return (await decodeMatrix(given)).values", **encode_triangle(pairwise, 12))
     assert found == [float(pairwise.max())] * (len(pairwise) * (len(pairwise) - 1) // 2)
 
 
@@ -146,8 +153,11 @@ def test_routes_and_passages_equal_every_path_counted_one_by_one(javascript, see
           via: passages(flows, given.sources, given.receivers, given.words),
         };
         """,
-        matrix=encode(pairwise, 32), sources=sources, receivers=receivers, words=[[w.start, w.stop] for w in words],
-    )  # fmt: skip
+        matrix=encode_triangle(pairwise),
+        sources=sources,
+        receivers=receivers,
+        words=[[w.start, w.stop] for w in words],
+    )
     best = sorted(credit.items(), key=lambda item: -item[1])[:5]
     assert [tuple(route["positions"]) for route in found["routes"]] == [path for path, _ in best]
     total = sum(credit.values())
@@ -188,12 +198,14 @@ def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution,
         f"{TRACED} const target = findTarget(trace, given.target);"
         "const settings = {gamma: null, hops: null, calibrated: true};"
         "const result = attribute(trace, method, target, settings);"
-        "return {target, ...result, words: calibrationWords(result.calibration)}",
+        "return {target, ...result, sentence: calibrationSentence(result.calibration),"
+        "details: calibrationDetails(result.calibration)}",
         document=document, target=target,
     )  # fmt: skip
     assert tuple(found["target"]["positions"]) == expected.target.positions
     np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-6, atol=1e-12)
-    assert found["words"] == calibration_words(expected)
+    assert found["sentence"] == calibration_sentence(expected)
+    assert found["details"] == calibration_details(expected)
 
 
 @pytest.mark.parametrize("options", [
@@ -203,9 +215,9 @@ def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution,
 def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attribution, options):
     chosen = Options(**options)
     likelihoods = attribution.likelihoods if chosen.calibrate else None
-    expected = score(
-        attribution.trace, find_target(attribution.trace, "answer"), attribution.pairwise, likelihoods, chosen
-    )
+    target = find_target(attribution.trace, "answer")
+    shares = score(attribution.trace, target, attribution.pairwise, likelihoods, chosen)
+    expected = replace(attribution, target=target, options=vars(chosen), likelihoods=likelihoods, **shares._asdict())
     body = TRACED + "return attribute(trace, method, findTarget(trace, 'answer'), given.settings).scores"
     plain = {"gamma": None, "hops": None, "calibrated": True}
     found = javascript(body, document=export([expected]), settings=plain)
@@ -224,9 +236,9 @@ def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attri
 def test_support_is_the_share_in_each_word_as_its_own_target(javascript, attribution, document, settings):
     found = javascript(
         f"{TRACED} const settings = given.settings; const words = trace.said.map(positionsOf);"
-        "const evidence = [10, 40, 70].map((k) => positionsOf(trace.evidence[k]));"
+        "const chosen = [10, 40, 70].map((k) => positionsOf(trace.inputs[k]));"
         "const alone = words.map((positions) => attribute(trace, method, {positions}, settings).scores);"
-        "return evidence.map((positions) => [support(trace, method, positions, words, settings),"
+        "return chosen.map((positions) => [support(trace, method, positions, words, settings),"
         " alone.map((scores) => positions.reduce((sum, p) => sum + scores[p], 0))])",
         document=document, settings=settings,
     )  # fmt: skip
@@ -250,7 +262,7 @@ def test_ranking_and_percentages_are_those_of_the_reports(javascript, attributio
     assert javascript("return given.shares.map(percent)", shares=shares) == [percent(share) for share in shares]
     order = javascript(
         f"{TRACED} const {{scores}} = attribute(trace, method, trace.target, {{calibrated: true}});"
-        "return rankingOf(scaleOf(trace.evidence, scores).shares).map((k) => trace.evidence[k].label)",
+        "return rankingOf(scaleOf(trace.inputs, scores).shares).map((k) => trace.inputs[k].label)",
         document=document,
     )  # fmt: skip
     assert order == [item.label for item in attribution.ranking()]
@@ -270,16 +282,16 @@ def test_a_link_leads_back_to_the_state_it_was_made_of(javascript, document):
     )
     link = (
         "target=tokens+3-5%2C9&gamma=0.5&hops=2&calibrated=no&look=outline&numbers=yes&opacity=0.3&strongest=0.2"
-        "&evidence=40"
+        "&input=40"
     )
     assert javascript(body, document=document, link=link) == [link, "", 4]
-    nonsense = "gamma=x&hops=-3&method=nope&opacity=9&strongest=0&evidence=zzz&other=1"
+    nonsense = "gamma=x&hops=-3&method=nope&opacity=9&strongest=0&input=zzz&other=1"
     assert javascript(body, document=document, link=nonsense)[0] == ""
 
 
 @pytest.mark.parametrize(("bits", "tolerance"), [(16, 2e-4), (12, 3e-3)])
 def test_rounding_the_matrix_hardly_moves_a_share(javascript, attribution, document, bits, tolerance):
-    rounded = {**document, "matrices": [encode(attribution.pairwise, bits)]}
+    rounded = {**document, "matrices": [encode_triangle(attribution.pairwise, bits)]}
     body = TRACED + "return attribute(trace, method, findTarget(trace, given.target), {calibrated: true}).scores"
     for target in ("response", "answer", "sentence 2"):
         found = np.array(javascript(body, document=rounded, target=target))

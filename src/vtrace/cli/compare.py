@@ -69,22 +69,22 @@ def compare_command(
         report(0, 0, "Loading PyTorch and transformers")
         from ..methods.comparison import compare
         from ..methods.registry import parse_names
-        from ..report.comparison import comparison_document, save, show
-        from ..system.files import write_atomically
+        from ..report.comparison.console import show_comparison
+        from ..report.documents import comparison_document
+        from ..report.save import save
 
         names, options = parse_names(methods), parse_settings(set_)
         lvlm, frozen = source.open(report)
         comparison = compare(lvlm, frozen, names, target, calibrated=calibrated, options=options, progress=report)
-        document = jsonlib.dumps(comparison_document(comparison), ensure_ascii=False)
-        written = [save(comparison, place) for place in (html, png) if place]
-        if place := json_file(json):
-            written.append(write_atomically(place, lambda file: file.write_text(document, "utf-8")))
+        written = [save(comparison, html, "html")] if html else []
+        written += [save(comparison, png, "png")] if png else []
+        written += [save(comparison, place, "json")] if (place := json_file(json)) else []
     if json == STDOUT:
-        print(document)
+        print(jsonlib.dumps(comparison_document(comparison), ensure_ascii=False))
     else:
         from rich.console import Console
 
-        show(comparison, Console(), top)
+        show_comparison(comparison, Console(), top)
     print_written(written)
     for reason in comparison.failures.values():
         print(f"vtrace: {reason}", file=sys.stderr)

@@ -85,7 +85,7 @@ def explain_command(
         from ..attribution.options import Options
         from ..methods.vtrace import attribute
         from ..report.documents import attribution_document
-        from ..report.save import save_html, save_json, save_png
+        from ..report.save import save
 
         options = Options.of(
             {
@@ -102,16 +102,16 @@ def explain_command(
         passes = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
         report(0, 0, f"Tracing {len(frozen)} tokens: {passes}")
         attribution = attribute(lvlm, frozen, target, **vars(options))
-        written = [save_json(frozen, save_trace)] if save_trace else []
-        written += [save_html(attribution, html)] if html else []
-        written += [save_png(attribution, png)] if png else []
-        written += [save_json(attribution, place)] if (place := json_file(json)) else []
+        written = [save(frozen, save_trace, "json")] if save_trace else []
+        written += [save(attribution, html, "html")] if html else []
+        written += [save(attribution, png, "png")] if png else []
+        written += [save(attribution, place, "json")] if (place := json_file(json)) else []
     if json == STDOUT:
         print(jsonlib.dumps(attribution_document(attribution, whole=False), ensure_ascii=False))
     else:
         from rich.console import Console
 
-        from ..report.console import show
+        from ..report.attribution.console import show_attribution
 
-        show(attribution, Console(), top)
+        show_attribution(attribution, Console(), top)
     print_written(written)

@@ -13,11 +13,12 @@ import typer
 
 from .. import __version__
 from ..errors import ModelError, VTraceError
-from . import benchmarks, doctor, models, serve
+from . import benchmarks, doctor, models
 from .compare import COMPARE_EXAMPLES, compare_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
 from .explain import EXPLAIN_EXAMPLES, explain_command
 from .methods import METHODS_EXAMPLE, methods_command
+from .serve import SERVE_EXAMPLES, serve_command
 from .study import STUDY_EXAMPLES, study_command
 from .table import TABLE_EXAMPLES, table_command
 
@@ -40,7 +41,7 @@ app.command(epilog="Example:  vtrace benchmarks --json | jq '.[] | select(.size 
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)
 app.command("study", epilog=STUDY_EXAMPLES)(study_command)
-app.command(epilog=serve.EXAMPLES)(serve.serve)
+app.command("serve", epilog=SERVE_EXAMPLES)(serve_command)
 app.command(epilog="Example:  vtrace models --json | jq '.families[].name'")(models.models)
 app.command(epilog="Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000")(doctor.doctor)
 

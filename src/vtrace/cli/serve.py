@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import socket
 import sys
 from contextlib import ExitStack, closing, suppress
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from ..errors import InputError
 from .options import DeviceOption, DtypeOption, QuietOption
 from .progress import spinner
 
-EXAMPLES = """
+SERVE_EXAMPLES = """
 Examples:\n
   vtrace serve\n
   vtrace serve --model Qwen/Qwen3-VL-4B-Instruct --methods vtrace,ifr,rollout\n
@@ -26,40 +27,38 @@ Examples:\n
 """
 
 
-def serve(
+def serve_command(
     model: Annotated[
         list[str] | None,
         typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole' (the default); repeatable."),
     ] = None,
     methods: Annotated[
-        str, typer.Option(help="What can be chosen: names with commas, or 'instant', 'quick', 'all'.")
+        str,
+        typer.Option(help="Methods that can be chosen: comma-separated names, or 'instant', 'quick', 'all'."),
     ] = "vtrace,vtrace-ordered,ifr,flashtrace,rollout,attnlrp",
-    host: Annotated[str, typer.Option(help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any address other than loopback needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")] = 8765,
     token: Annotated[
         str,
-        typer.Option(envvar="VTRACE_TOKEN", help="What clients have to know; default off loopback: a random one."),
+        typer.Option(envvar="VTRACE_TOKEN", help="Token that clients must send; random by default outside loopback."),
     ] = "",
     store: Annotated[
-        Path | None, typer.Option(help="File of the history; default: ~/.local/share/vtrace/history.sqlite.")
+        Path | None, typer.Option(help="History file; default: ~/.local/share/vtrace/history.sqlite.")
     ] = None,
     runs: Annotated[Path | None, typer.Option(help="Folder with runs of 'vtrace evaluate' to browse.")] = None,
-    queue: Annotated[int, typer.Option(min=1, help="How many requests may wait.")] = 16,
-    upload: Annotated[int, typer.Option(min=1, help="Largest request in MB.")] = 32,
-    pixels: Annotated[int, typer.Option(min=1, help="Most megapixels of one request.")] = 24,
-    grace: Annotated[float, typer.Option(min=0.0, help="Seconds to finish running work at the end.")] = 30.0,
+    queue: Annotated[int, typer.Option(min=1, help="Number of requests that may wait.")] = 16,
+    upload: Annotated[int, typer.Option(min=1, help="Maximum size of a request in MB.")] = 32,
+    pixels: Annotated[int, typer.Option(min=1, help="Maximum number of megapixels in a request.")] = 24,
+    grace: Annotated[float, typer.Option(min=0.0, help="Seconds to finish running work on exit.")] = 30.0,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Token budget of a response.")] = 1024,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """A local web application and HTTP interface: ask, watch the answer, look at its evidence."""
-    if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if find_spec(name) is None]:
-        raise InputError(f"{missing[0]} is not installed; install it with: pip install 'vtrace-attribution[serve]'")
-    if token and not re.fullmatch("[A-Za-z0-9_-]{16,}", token):
-        raise InputError("the token needs at least 16 letters, digits, '-' or '_'; try: openssl rand -hex 16")
-    if runs is not None and not runs.is_dir():
-        raise InputError(f"there is no folder {runs}; make runs with: vtrace evaluate --out {runs}/first")
+    """Start a local web application and HTTP interface. Ask, watch the answer, see what it relies on."""
+    _check(token, runs)
     with ExitStack() as opened:
         with spinner(quiet) as report:
             report(0, 0, "Loading PyTorch and transformers")
@@ -67,35 +66,51 @@ def serve(
             from ..lvlm.families.supported import family_of
             from ..lvlm.load import find_dtype, load
             from ..methods.registry import parse_names
-            from ..serve.desk import Desk, Models
-            from ..serve.guard import is_loopback
-            from ..serve.limits import Limits
-            from ..serve.runs import Runs
-            from ..serve.server import serve as run
-            from ..serve.server import take_address
-            from ..serve.store import Store
+            from ..serve.evaluation_runs import EvaluationRuns
+            from ..serve.history import History
+            from ..serve.model_cache import ModelCache
+            from ..serve.security import Limits, is_loopback
+            from ..serve.server import run_server, take_address
+            from ..serve.service import ExplanationService
 
             limits = Limits(
-                upload_bytes=upload * 10**6, pixels=pixels * 10**6, waiting=queue, grace=grace,
+                upload_bytes=upload * 10**6,
+                pixels=pixels * 10**6,
+                waiting=queue,
+                grace=grace,
                 new_tokens=max_new_tokens,
-            )  # fmt: skip
+            )
             names = model or ["pinhole"]
             for name in names[1:]:  # the first one is loaded at once
                 family_of(read_config(find_checkpoint(name), name), name)
             chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
-            history = opened.enter_context(closing(Store(store or _default_store())))
-            models = Models(names, lambda name: load(name, dtype=find_dtype(dtype), device=device or None))
+            history = opened.enter_context(closing(History(store or _default_store())))
+            models = ModelCache(names, lambda name: load(name, dtype=find_dtype(dtype), device=device or None))
             report(0, 0, f"Loading {names[0]}")
             models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
-        where = f"[{host}]" if ":" in host else host
-        address = f"http://{where}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
-        listening.listen(128)  # whoever reads the address and is quick waits a moment, and is not refused
-        print(f"VTrace is at {address}", flush=True)
+        listening.listen(128)  # clients that are quicker than the server wait a moment instead of being refused
+        print(f"VTrace is at {_address(host, listening, token)}", flush=True)
         print(f"history: {history.path}; stop with Ctrl-C", file=sys.stderr)
         with suppress(KeyboardInterrupt):
-            run(Desk(models, chosen, history, limits), Runs(runs), listening, token)
+            service = ExplanationService(models, chosen, history, limits)
+            run_server(service, EvaluationRuns(runs), listening, token)
+
+
+def _check(token: str, runs: Path | None) -> None:
+    """Before anything slow: is all here that is needed?"""
+    if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if find_spec(name) is None]:
+        raise InputError(f"{missing[0]} is not installed; install it with: pip install 'vtrace-attribution[serve]'")
+    if token and not re.fullmatch("[A-Za-z0-9_-]{16,}", token):
+        raise InputError("the token needs at least 16 letters, digits, '-' or '_'; try: openssl rand -hex 16")
+    if runs is not None and not runs.is_dir():
+        raise InputError(f"there is no folder {runs}; create a run with: vtrace evaluate --out {runs}/first")
+
+
+def _address(host: str, listening: socket.socket, token: str) -> str:
+    where = f"[{host}]" if ":" in host else host
+    return f"http://{where}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
 
 
 def _default_store() -> Path:

@@ -11,7 +11,6 @@ import argparse
 import json
 import math
 import os
-import random
 import shutil
 import sys
 import time
@@ -22,24 +21,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from ..benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES, Scene, World
 from .accuracy import measure_accuracy
 from .build import save_checkpoint
 from .internvl import PINHOLE_INTERNVL
 from .muon import Muon
+from .objectives import Loss, Reasoner, Seer
 from .qwen import PINHOLE
-from .recipe import Recipe, Stage, Vision
-from .training_batches import IGNORE, Packer, training_scenes, vision_labels
+from .recipe import Recipe, Stage
+from .training_batches import Packer
 
 RECIPES = {recipe.name: recipe for recipe in (PINHOLE, PINHOLE_INTERNVL)}
 SEED = 20260
 QUESTIONS = 4  # per picture
-SMOOTHING = 0.03  # keeps likelihoods below 1, where single patches would stop mattering
-OBJECTS = (6, 10)
 WORKERS = 2
 SAVE_EVERY = 100
 
@@ -52,80 +48,11 @@ def learning_rate(step: int, steps: int) -> float:
     return 0.02 + 0.49 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 
 
-class Loss(NamedTuple):
-    """The loss of a batch, and what else is worth logging."""
-
-    value: Tensor
-    facts: dict[str, float]
-
-
 class Step(NamedTuple):
     """The mean loss over the parts of a batch, as numbers."""
 
     loss: float
     facts: dict[str, float]
-
-
-class Seer(nn.Module):
-    """The vision tower with read-outs of each visual token: colour, shape, and perhaps row and column."""
-
-    def __init__(self, model: PreTrainedModel, recipe: Recipe, world: World):
-        super().__init__()
-        self.visual = recipe.tower(model)
-        self._see = partial(recipe.see, model)  # not the model itself: its parameters are not the tower's
-        self.recipe, self.world = recipe, world
-        width, classes = model.config.text_config.hidden_size, (len(SHAPE_COLOURS) + 1, len(SHAPES) + 1, 5, 5)
-        self.heads = nn.ModuleList(nn.Linear(width, count) for count in classes[: recipe.readouts])
-
-    def loss(self, seed: str, images: int) -> Loss:
-        batch = training_scenes(random.Random(seed), images, OBJECTS, self.world)
-        return self.read_out(self.see(self.recipe.draw(batch)).tokens, batch)
-
-    def see(self, pixels: dict[str, Tensor]) -> Vision:
-        return self._see(pixels)
-
-    def read_out(self, tokens: Tensor, batch: list[Scene]) -> Loss:
-        labels = self.recipe.in_token_order(vision_labels(batch)).flatten(0, 1)
-        logits = [head(tokens) for head in self.heads]
-        losses = [F.cross_entropy(x, y) for x, y in zip(logits, labels.T[: len(logits)], strict=True)]
-        full = (labels[:, 0] < len(SHAPE_COLOURS)) & (labels[:, 0] != IGNORE)
-        hits = (logits[1].argmax(-1) == labels[:, 1])[full].float().mean()
-        return Loss(torch.stack(losses).sum(), {"shape_seen": hits.item()})
-
-
-class Reasoner(nn.Module):
-    """The whole model on packed questions. The loss is on response tokens and still on the vision read-outs.
-
-    Without the read-outs the tower forgets within a few hundred steps: a decoder that cannot yet use its image tokens
-    sends back noise, and Muon turns noise into full-sized updates.
-    """
-
-    def __init__(self, model: PreTrainedModel, seer: Seer, packer: Packer, stage: Stage):
-        super().__init__()
-        self.model = model
-        self.seer, self.packer, self.stage = seer, packer, stage
-
-    def loss(self, seed: str, images: int) -> Loss:
-        rng = random.Random(seed)
-        shown = training_scenes(rng, images, OBJECTS, self.stage.world)
-        batch = self.packer.pack(shown, rng, self.stage.often)
-        core, recipe = self.model.model, self.packer.recipe
-        seen, others = self.seer.see(batch.pixels)
-        image = batch.ids == self.packer.image
-        if recipe.mark_image:
-            others[recipe.mark_image] = image
-        embeds = core.language_model.embed_tokens(batch.ids).masked_scatter(image[..., None], seen)
-        positions = batch.positions if len(batch.positions) > 1 else batch.positions[0]
-        hidden = core.language_model(
-            inputs_embeds=embeds, position_ids=positions, attention_mask=batch.mask, **others
-        ).last_hidden_state
-        keep = batch.labels != IGNORE
-        logits, labels = self.model.lm_head(hidden[keep]), batch.labels[keep]
-        hits = (logits.argmax(-1) == labels).float().mean()
-        told = F.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
-        saw, facts = self.seer.read_out(seen, shown)
-        total = told + self.stage.see_weight * saw
-        return Loss(total, {"told": told.item(), "token_accuracy": hits.item(), **facts})
 
 
 class _Part(NamedTuple):
@@ -152,7 +79,14 @@ def set_gradients(loss: Callable[[str, int], Loss], parameters: list[nn.Paramete
     return Step(sum(part.loss for part in parts) / WORKERS, mean)
 
 
-def build_optimisers(module: Seer | Reasoner, tower_rate: float) -> tuple[Muon, torch.optim.AdamW]:
+class Optimisers(NamedTuple):
+    """One for the matrices inside blocks, one for everything else."""
+
+    muon: Muon
+    adam: torch.optim.AdamW
+
+
+def build_optimisers(module: Seer | Reasoner, tower_rate: float) -> Optimisers:
     """Muon for the matrices inside blocks, AdamW for embeddings, positions, norms, biases and read-outs."""
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {
         (inner, tower): [] for inner in (True, False) for tower in (True, False)
@@ -167,7 +101,7 @@ def build_optimisers(module: Seer | Reasoner, tower_rate: float) -> tuple[Muon, 
         peaks = {True: peak * tower_rate, False: peak}
         return [dict(params=groups[inner, tower], lr=p, peak=p) for tower, p in peaks.items() if groups[inner, tower]]
 
-    return (
+    return Optimisers(
         Muon(rated(True, 2e-3), lr=2e-3, weight_decay=0.05),
         torch.optim.AdamW(rated(False, 1e-3), betas=(0.9, 0.98), weight_decay=0.01),
     )
@@ -175,45 +109,57 @@ def build_optimisers(module: Seer | Reasoner, tower_rate: float) -> tuple[Muon, 
 
 def run_stage(stage: Stage, module: Seer | Reasoner, folder: Path, every: Callable[[int], dict[str, Any]]) -> None:
     """Train one stage to its end, resuming from its last checkpoint if there is one."""
-    name, steps = stage.name, stage.steps
-    parameters = list(module.parameters())
     optimisers = build_optimisers(module, stage.tower_rate)
-    checkpoint, step, spent = folder / f"{name}.pt", 0, 0.0
-    if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        module.load_state_dict(state["module"])
-        for o, s in zip(optimisers, state["optimisers"], strict=True):
-            o.load_state_dict(s)
-        step, spent = state["step"], state["minutes"]
+    checkpoint = folder / f"{stage.name}.pt"
+    step, spent = _resume(checkpoint, module, optimisers)
     began = time.monotonic() - 60 * spent
     module.train()
-    while step < steps:
-        loss, facts = set_gradients(module.loss, parameters, f"{SEED}/{name}/{step}", stage.images)
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        for o in optimisers:
-            for group in o.param_groups:
-                group["lr"] = group["peak"] * learning_rate(step, steps)
-            o.step()
+    while step < stage.steps:
+        loss, facts = _update(stage, module, optimisers, step)
         step += 1
         minutes = (time.monotonic() - began) / 60
-        if step % 10 == 0 or step == steps:
-            _log(
-                folder,
-                stage=name,
-                step=step,
-                of=steps,
-                minutes=round(minutes, 2),
-                loss=round(loss, 4),
-                **{k: round(v, 4) for k, v in facts.items()},
-            )
-        if step % SAVE_EVERY == 0 or step == steps:
-            state = dict(
-                module=module.state_dict(), optimisers=[o.state_dict() for o in optimisers], step=step, minutes=minutes
-            )
-            torch.save(state, checkpoint.with_suffix(".tmp"))
-            os.replace(checkpoint.with_suffix(".tmp"), checkpoint)
+        if step % 10 == 0 or step == stage.steps:
+            measured = {name: round(value, 4) for name, value in {"loss": loss, **facts}.items()}
+            _log(folder, stage=stage.name, step=step, of=stage.steps, minutes=round(minutes, 2), **measured)
+        if step % SAVE_EVERY == 0 or step == stage.steps:
+            _keep(checkpoint, module, optimisers, _Done(step, minutes))
             if extra := every(step):
-                _log(folder, stage=name, step=step, **extra)
+                _log(folder, stage=stage.name, step=step, **extra)
+
+
+def _update(stage: Stage, module: Seer | Reasoner, optimisers: Optimisers, step: int) -> Step:
+    parameters = list(module.parameters())
+    found = set_gradients(module.loss, parameters, f"{SEED}/{stage.name}/{step}", stage.images)
+    nn.utils.clip_grad_norm_(parameters, 1.0)
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = group["peak"] * learning_rate(step, stage.steps)
+        optimiser.step()
+    return found
+
+
+class _Done(NamedTuple):
+    """How far a stage has come."""
+
+    step: int
+    minutes: float
+
+
+def _resume(checkpoint: Path, module: nn.Module, optimisers: Optimisers) -> _Done:
+    if not checkpoint.exists():
+        return _Done(0, 0.0)
+    state = torch.load(checkpoint, weights_only=True)
+    module.load_state_dict(state["module"])
+    for optimiser, kept in zip(optimisers, state["optimisers"], strict=True):
+        optimiser.load_state_dict(kept)
+    return _Done(state["step"], state["minutes"])
+
+
+def _keep(checkpoint: Path, module: nn.Module, optimisers: Optimisers, done: _Done) -> None:
+    kept = [optimiser.state_dict() for optimiser in optimisers]
+    temporary = checkpoint.with_suffix(".tmp")
+    torch.save({"module": module.state_dict(), "optimisers": kept, **done._asdict()}, temporary)
+    os.replace(temporary, checkpoint)
 
 
 def _log(folder: Path, **entry: object) -> None:
@@ -236,7 +182,7 @@ def borrow_decoder(model: PreTrainedModel, recipe: Recipe, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--model", choices=list(RECIPES), default="pinhole")
     parser.add_argument("--work", type=Path, help="checkpoints and log (default: build/MODEL)")
     parser.add_argument("--out", type=Path, help="the finished model (default: where it is shipped)")

@@ -1,26 +1,33 @@
-"""Traces and attributions as versioned JSON, with the pictures inside."""
+"""Traces, attributions and comparisons as versioned JSON. Traces and attributions load back."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
 import io
-import zlib
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from ..attribution.result import Attribution
 from ..errors import InputError, first_line
+from ..methods.comparison import Comparison
 from ..system.files import read_json
 from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
+from ..viewer.quantise import decode_triangle, encode_triangle
 
 TRACE_SCHEMA = "vtrace.trace/1"
-ATTRIBUTION_SCHEMA = "vtrace.attribution/1"
+ATTRIBUTION_SCHEMA = "vtrace.attribution/2"
+COMPARISON_SCHEMA = "vtrace.comparison/2"
+AGAIN = {  # what to do with a file of an older version
+    TRACE_SCHEMA: "ask the model again",
+    ATTRIBUTION_SCHEMA: "explain the trace again",
+}
+STRONGEST = 20  # inputs that are listed by name
+OF_METHOD = ("scores", "options", "image_share", "text_share", "calibration", "warnings", "top", "details")
 
 
 def read(path: str | Path) -> Trace | Attribution:
@@ -31,15 +38,26 @@ def read(path: str | Path) -> Trace | Attribution:
 
 def from_document(document: Any, name: str = "the document") -> Trace | Attribution:
     """A trace or an attribution from its JSON form."""
-    schema = document.get("schema") if isinstance(document, dict) else None
+    schema = str(document.get("schema")) if isinstance(document, dict) else "none"
+    if schema not in AGAIN:
+        raise _unreadable(schema, name)
     try:
-        if schema == TRACE_SCHEMA:
-            return _trace(document)
-        if schema == ATTRIBUTION_SCHEMA:
-            return _attribution(document)
+        return _trace(document) if schema == TRACE_SCHEMA else _attribution(document)
     except Exception as error:  # whatever a damaged file makes the parts stumble over
         raise InputError(f"{name} is damaged: {type(error).__name__}: {first_line(error)}") from error
-    raise InputError(f"{name} has schema {schema!r}; this version reads {TRACE_SCHEMA} and {ATTRIBUTION_SCHEMA}")
+
+
+def _unreadable(schema: str, name: str) -> InputError:
+    """Another version of a format we know, or something else."""
+    kind, _, version = schema.partition("/")
+    for known, again in AGAIN.items():
+        known_kind, _, known_version = known.partition("/")
+        if kind != known_kind or not version.isdecimal():
+            continue
+        if int(version) < int(known_version):
+            return InputError(f"{name} was saved by an older version; {again}")
+        return InputError(f"{name} was saved by a newer version; update VTrace")
+    return InputError(f"{name} has schema {schema}; only {' and '.join(AGAIN)} can be loaded")
 
 
 def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
@@ -59,11 +77,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
     return {
         "schema": ATTRIBUTION_SCHEMA,
         "method": attribution.method,
-        "model": attribution.trace.model,
-        "question": attribution.trace.question,
-        "response": attribution.trace.response,
-        "answer": attribution.trace.answer_text,
-        "target": dataclasses.asdict(attribution.target),
+        **_facts(attribution.trace, attribution.target),
         "options": dict(attribution.options),
         "image_share": attribution.image_share,
         "text_share": attribution.text_share,
@@ -72,14 +86,46 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "warnings": attribution.warnings,
         "top": [
             {key: value for key, value in dataclasses.asdict(item).items() if value is not None}
-            for item in attribution.top(20)
+            for item in attribution.top(STRONGEST)
         ],
-        "scores": [float(score) for score in attribution.scores],
+        "scores": attribution.scores.tolist(),
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
         "trace": trace_document(attribution.trace, pictures=whole),
-        "pairwise": None if pairwise is None else encode_matrix(pairwise),
+        "pairwise": None if pairwise is None else encode_triangle(pairwise),
+    }
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """Scores, costs and agreement as JSON, without pictures. It does not load back."""
+    methods = {}
+    for name, result in comparison.results.items():
+        found, cost = attribution_document(result, whole=False), comparison.costs[name]
+        methods[name] = {key: found[key] for key in OF_METHOD} | {
+            "seconds": cost.seconds,
+            "own_seconds": cost.own_seconds,
+            "shared": cost.shared,
+            "memory_bytes": cost.memory,
+        }
+    spearman = [[None if math.isnan(v) else float(v) for v in row] for row in comparison.agreement]
+    return {
+        "schema": COMPARISON_SCHEMA,
+        **_facts(comparison.trace, comparison.target),
+        "kinds": list(comparison.trace.kinds),
+        "methods": methods,
+        "agreement": {"methods": list(comparison.results), "spearman": spearman},
+        "failures": comparison.failures,
+    }
+
+
+def _facts(trace: Trace, target: Target) -> dict[str, Any]:
+    return {
+        "model": trace.model,
+        "question": trace.question,
+        "response": trace.response,
+        "answer": trace.answer_text,
+        "target": {"name": target.name, "positions": list(target.positions)},
     }
 
 
@@ -88,22 +134,6 @@ def encode_image(image: Image.Image) -> str:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def encode_matrix(pairwise: Tensor) -> dict[str, Any]:
-    """The strict upper triangle, row by row, as compressed little-endian float32 in base64."""
-    upper = np.triu(np.ones((len(pairwise),) * 2, dtype=bool), k=1)
-    values = pairwise.cpu().float().numpy()[upper].astype("<f4")
-    return {"size": len(pairwise), "upper": base64.b64encode(zlib.compress(values.tobytes(), 6)).decode("ascii")}
-
-
-def decode_matrix(document: dict[str, Any]) -> Tensor:
-    size = int(document["size"])
-    matrix = np.zeros((size, size), dtype=np.float32)
-    matrix[np.triu(np.ones((size, size), dtype=bool), k=1)] = np.frombuffer(
-        zlib.decompress(base64.b64decode(document["upper"])), "<f4"
-    )
-    return torch.from_numpy(matrix)
 
 
 def _trace(document: dict[str, Any]) -> Trace:
@@ -143,7 +173,7 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         method=document["method"],
         details=document.get("details", {}),
         likelihoods=None if likelihoods is None else np.array(likelihoods),
-        pairwise=None if pairwise is None else decode_matrix(pairwise),
+        pairwise=None if pairwise is None else decode_triangle(pairwise),
     )
 
 

@@ -1,56 +1,64 @@
-"""An attribution to look at: console, PNG, the viewer in one HTML file, or JSON that loads back."""
+"""Save anything, and show any result in a notebook."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 from ..attribution.result import Attribution
 from ..errors import InputError
 from ..methods.comparison import Comparison
 from ..system.files import write_atomically
 from ..types import Trace
-from .documents import attribution_document, trace_document
+from ..viewer.page import page
+from .attribution.figure import draw_attribution
+from .attribution.notebook import attribution_html
+from .comparison.figure import draw_comparison
+from .comparison.notebook import comparison_html
+from .documents import attribution_document, comparison_document, trace_document
+from .wording import cost_remarks
+
+Form = Literal["json", "html", "png"]
+Writer = Callable[[Any, Path], object]
+
+
+def save(thing: Trace | Attribution | Comparison, path: str | Path, form: Form | None = None) -> Path:
+    """Write a file, whole or not at all: JSON, the viewer as one self-contained page, or a figure.
+
+    The ending of the name says which, unless `form` does. A trace is saved as JSON only.
+    """
+    place = Path(path)
+    writers = _WRITERS[type(thing)]
+    writer = writers.get(form or place.suffix.lower().removeprefix("."))
+    if writer is None:
+        endings = [f".{name}" for name in writers]
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}" if len(endings) > 1 else endings[0]
+        raise InputError(f"cannot save as {place.name!r}: the name has to end in {known}")
+    return write_atomically(place, lambda file: writer(thing, file))
 
 
 def notebook(thing: Attribution | Comparison) -> str:
     """What a notebook shows."""
-    from .comparison_html import fragment as compared
-    from .html import fragment
-
-    return compared(thing) if isinstance(thing, Comparison) else fragment(thing)
+    return comparison_html(thing) if isinstance(thing, Comparison) else attribution_html(thing)
 
 
-def save(thing: Attribution | Comparison | Trace, path: str | Path) -> Path:
-    """Write a trace (.json), an attribution or a comparison (.json, .html, .png), by the name's ending."""
-    if isinstance(thing, Comparison):
-        from .comparison import save as save_comparison
-
-        return save_comparison(thing, path)
-    ending = Path(path).suffix.lower()
-    if ending == ".json":
-        return save_json(thing, path)
-    if isinstance(thing, Trace):
-        raise InputError(f"a trace is saved as .json, not as {Path(path).name!r}")
-    if ending == ".html":
-        return save_html(thing, path)
-    if ending == ".png":
-        return save_png(thing, path)
-    raise InputError(f"cannot save as {Path(path).name!r}: the name has to end in .json, .html or .png")
+def _as_json(document: Callable[[Any], dict[str, Any]]) -> Writer:
+    return lambda thing, file: file.write_text(json.dumps(document(thing), ensure_ascii=False), "utf-8")
 
 
-def save_json(thing: Attribution | Trace, path: str | Path) -> Path:
-    document = trace_document(thing) if isinstance(thing, Trace) else attribution_document(thing)
-    return write_atomically(path, lambda file: file.write_text(json.dumps(document, ensure_ascii=False), "utf-8"))
+def _attribution_page(attribution: Attribution, file: Path) -> None:
+    file.write_text(page([attribution]), "utf-8")
 
 
-def save_html(attribution: Attribution, path: str | Path) -> Path:
-    from ..viewer.page import write_page
+def _comparison_page(comparison: Comparison, file: Path) -> None:
+    remarks = {**cost_remarks(comparison), **comparison.failures}
+    file.write_text(page(list(comparison.results.values()), remarks=remarks), "utf-8")
 
-    return write_page([attribution], path)
 
-
-def save_png(attribution: Attribution, path: str | Path) -> Path:
-    from .png import draw
-
-    return write_atomically(path, lambda file: draw(attribution, file))
+_WRITERS: Mapping[type, Mapping[str, Writer]] = {
+    Trace: {"json": _as_json(trace_document)},
+    Attribution: {"json": _as_json(attribution_document), "html": _attribution_page, "png": draw_attribution},
+    Comparison: {"json": _as_json(comparison_document), "html": _comparison_page, "png": draw_comparison},
+}

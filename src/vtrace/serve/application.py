@@ -1,4 +1,4 @@
-"""The HTTP interface. Every answer is JSON but for pictures, the viewer page and the stream of events."""
+"""The HTTP interface as one application. Answers are JSON except for pictures, the viewer page and events."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from fastapi.staticfiles import StaticFiles
 
 from .. import __version__
 from ..errors import VTraceError
-from . import evaluations, explanations
-from .desk import Desk
-from .guard import Guard
-from .queue import Closed, Full
-from .runs import Runs
+from .evaluation_runs import EvaluationRuns
+from .queue import QueueClosed, QueueFull
+from .routes.explanations import explanation_routes
+from .routes.runs import run_routes
+from .routes.server import server_routes
+from .security import Guard
+from .service import ExplanationService, NoSuchExplanation, NotPossibleNow
 
 STATIC = Path(__file__).parent / "static"
 START_POLICY = (
@@ -25,23 +27,28 @@ START_POLICY = (
 )
 
 
-def create_app(desk: Desk, runs: Runs, token: str = "") -> FastAPI:
-    """The application around a desk. The caller opens and shuts the desk."""
+def create_app(service: ExplanationService, runs: EvaluationRuns, token: str = "") -> FastAPI:
+    """The application around a service, which the caller starts and stops."""
     app = FastAPI(
-        title="VTrace", version=__version__, docs_url=None, redoc_url=None,
+        title="VTrace",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
         summary="Explain what a vision-language model based its answer on.",
-    )  # fmt: skip
-    app.state.desk, app.state.runs = desk, runs
-    app.include_router(explanations.router)
-    app.include_router(evaluations.router)
+    )
+    app.state.service, app.state.runs = service, runs
+    for routes in (server_routes, explanation_routes, run_routes):
+        app.include_router(routes)
     app.add_api_route("/", start_page, include_in_schema=False, methods=["GET", "HEAD"])
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_exception_handler(VTraceError, _bad_input)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Full, _full)
-    app.add_exception_handler(Closed, _closed)
-    app.add_exception_handler(sqlite3.Error, _unwritable)
-    app.add_middleware(Guard, token=token, upload_bytes=desk.limits.upload_bytes)
+    app.add_exception_handler(NoSuchExplanation, _not_found)
+    app.add_exception_handler(NotPossibleNow, _conflict)
+    app.add_exception_handler(QueueFull, _full)
+    app.add_exception_handler(QueueClosed, _stopping)
+    app.add_exception_handler(sqlite3.Error, _history_fails)
+    app.add_middleware(Guard, token=token, upload_bytes=service.limits.upload_bytes)
     return app
 
 
@@ -61,15 +68,23 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
 
 
+def _not_found(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": "there is no such explanation"}, 404)
+
+
+def _conflict(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 409)
+
+
 def _full(request: Request, error: Exception) -> JSONResponse:
-    wait = request.app.state.desk.queue.retry_after()
+    wait = request.app.state.service.queue.retry_after()
     return JSONResponse({"detail": f"the queue is full; try again in {wait} s"}, 429, {"retry-after": str(wait)})
 
 
-def _closed(request: Request, error: Exception) -> JSONResponse:
+def _stopping(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "the server is stopping"}, 503, {"retry-after": "10"})
 
 
-def _unwritable(request: Request, error: Exception) -> JSONResponse:
-    """A full disk, mostly. What is finished is safe."""
-    return JSONResponse({"detail": f"the history cannot be used: {error}"}, 503)
+def _history_fails(request: Request, error: Exception) -> JSONResponse:
+    """Mostly a full disk. What is finished is safe."""
+    return JSONResponse({"detail": f"the history cannot be read or written: {error}"}, 503)

@@ -1,4 +1,4 @@
-"""Start, serve, stop: what is in flight is finished or recorded."""
+"""Start, serve, stop: work in progress is finished or recorded."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ import uvicorn
 
 from ..errors import InputError, first_line
 from .application import create_app
-from .desk import Desk
-from .runs import Runs
+from .evaluation_runs import EvaluationRuns
+from .service import ExplanationService
 
 
-class Server(uvicorn.Server):
-    """uvicorn, with a desk that is shut while open connections are still told how their work ended."""
+class ExplanationServer(uvicorn.Server):
+    """uvicorn, with a service that stops while open connections are still told how their work ended."""
 
-    def __init__(self, desk: Desk, runs: Runs, token: str = ""):
-        self.desk = desk
+    def __init__(self, service: ExplanationService, runs: EvaluationRuns, token: str = ""):
+        self.service = service
         super().__init__(
             uvicorn.Config(
-                create_app(desk, runs, token), log_level="warning", access_log=False, server_header=False,
-                lifespan="off", timeout_graceful_shutdown=round(desk.limits.grace) + 10,
+                create_app(service, runs, token),
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                timeout_graceful_shutdown=round(service.limits.grace) + 10,
             )
-        )  # fmt: skip
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        shutting = threading.Thread(target=self.desk.shut, daemon=True)  # a second Ctrl-C does not wait for it
-        shutting.start()
+        stopping = threading.Thread(target=self.service.stop, daemon=True)  # a second Ctrl-C does not wait for it
+        stopping.start()
         await super().shutdown(sockets)
-        while shutting.is_alive() and not self.force_exit:
+        while stopping.is_alive() and not self.force_exit:
             await asyncio.sleep(0.05)
 
 
@@ -51,7 +55,7 @@ def take_address(host: str, port: int) -> socket.socket:
     return found
 
 
-def serve(desk: Desk, runs: Runs, listening: socket.socket, token: str) -> None:
-    """Serve until a signal comes."""
-    desk.open()
-    Server(desk, runs, token).run(sockets=[listening])
+def run_server(service: ExplanationService, runs: EvaluationRuns, listening: socket.socket, token: str) -> None:
+    """Serve until a signal arrives."""
+    service.start()
+    ExplanationServer(service, runs, token).run(sockets=[listening])

@@ -21,7 +21,7 @@ from .export import export
 SOURCE = Path(__file__).parent / "source"
 MODULES = (
     "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "scale",
-    "state", "dom", "pictures", "words", "evidence", "wires", "view", "methods", "controls",
+    "state", "dom", "pictures", "words", "ranking", "wires", "view", "methods", "controls",
     "figure", "main",
 )  # fmt: skip
 _IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-# Light to dark in even steps of lightness, from cream over orange to deep violet: ordered in
-# greyscale and for every common form of colour blindness.
+from typing import NamedTuple
+
+
+class Colour(NamedTuple):
+    """Red, green and blue from 0 to 255."""
+
+    red: int
+    green: int
+    blue: int
+
+
+# Light to dark in even steps of lightness, from cream over orange to deep violet: ordered in greyscale and for every
+# common form of colour blindness.
 STOPS = ((255, 247, 227), (254, 217, 142), (251, 160, 82), (222, 87, 98), (157, 41, 122), (76, 18, 92))
 
 # The same hues from a dark page up to cream, for dark mode.
 DARK_STOPS = ((30, 22, 36), (76, 24, 92), (152, 44, 120), (220, 88, 96), (251, 164, 86), (255, 240, 205))
 
 
-def colour(strength: float) -> tuple[int, int, int]:
+def colour(strength: float) -> Colour:
     """Colour of a strength between 0 and 1."""
     place = min(max(strength, 0.0), 1.0) * (len(STOPS) - 1)
     index = min(int(place), len(STOPS) - 2)
     part = place - index
-    low, high = STOPS[index], STOPS[index + 1]
-    return tuple(round(a + (b - a) * part) for a, b in zip(low, high, strict=True))  # type: ignore[return-value]
+    return Colour(*(round(low + (high - low) * part) for low, high in zip(STOPS[index], STOPS[index + 1], strict=True)))
+
+
+def css_colour(strength: float) -> str:
+    """The same, as style sheets and terminals write it."""
+    return f"rgb({','.join(map(str, colour(strength)))})"
 
 
 def ink(strength: float) -> str:

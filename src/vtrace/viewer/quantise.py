@@ -1,42 +1,73 @@
-"""W as few bytes: exact where it is small, rounded on a logarithmic scale where it is not."""
+"""W as few bytes: exact where it is small or saved for good, rounded on a logarithmic scale where it is not."""
 
 from __future__ import annotations
 
 import base64
 import math
 import zlib
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+import torch
 from torch import Tensor
 
 BUDGET = 1_700_000  # bytes of one matrix before base64: leaves room for the picture in a page of 3 MB
-DEPTHS = (32, 16, 12)  # bits an edge; 32 is float32 as it is
+EXACT = 32  # bits: float32 as it is
+DEPTHS = (EXACT, 16, 12)  # bits per edge
 SPAN = math.log(1e8)  # edges weaker than the strongest by more than this count as none
 
 
+class EncodedTriangle(TypedDict):
+    """The strict upper triangle, row by row, as compressed byte planes in base64.
+
+    With fewer than 32 bits, a code k > 0 stands for largest · exp((k - top) · step), top = 2^bits - 1; 0 for no edge.
+    """
+
+    size: int  # rows of the matrix
+    bits: int
+    largest: float
+    step: float
+    data: str
+
+
 def choose_depth(edges: int, budget: int = BUDGET) -> int:
-    """The most bits an edge that fit into the budget."""
+    """The most bits per edge that fit into the budget."""
     return next((bits for bits in DEPTHS if edges * bits / 8 <= budget), DEPTHS[-1])
 
 
-def encode(pairwise: Tensor, bits: int) -> dict[str, Any]:
-    """The strict upper triangle, row by row, as compressed byte planes in base64.
-
-    A code k > 0 stands for largest · exp((k - top) · step), top = 2^bits - 1; 0 for no edge.
-    """
-    size = len(pairwise)
-    edges = pairwise.cpu().float().numpy()[np.triu(np.ones((size, size), dtype=bool), k=1)]
+def encode_triangle(pairwise: Tensor, bits: int = EXACT) -> EncodedTriangle:
+    """Encode W (T,T)."""
+    edges = pairwise.cpu().float().numpy()[_upper(len(pairwise))]
     largest = float(edges.max(initial=0.0))
     step = 0.0
-    if bits == 32:
+    if bits == EXACT:
         codes = edges.astype("<f4").view("<u4")
     else:
         step = _span(edges, largest) / (2**bits - 2)
         codes = _codes(edges, largest, step, bits).astype("<u2")
     planes = codes.view(np.uint8).reshape(-1, codes.itemsize).T  # like bytes side by side compress better
     data = base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode("ascii")
-    return {"size": size, "bits": bits, "largest": largest, "step": step, "data": data}
+    return {"size": len(pairwise), "bits": bits, "largest": largest, "step": step, "data": data}
+
+
+def decode_triangle(document: EncodedTriangle) -> Tensor:
+    """W (T,T) again: exact with 32 bits, rounded with fewer."""
+    size, bits = document["size"], document["bits"]
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(document["data"])), np.uint8)
+    width = 4 if bits == EXACT else 2
+    whole = np.ascontiguousarray(planes.reshape(width, -1).T)
+    matrix = np.zeros((size, size), dtype=np.float32)
+    if bits == EXACT:
+        matrix[_upper(size)] = whole.view("<f4")[:, 0]
+    else:
+        codes = whole.view("<u2")[:, 0].astype(np.float64)
+        values = document["largest"] * np.exp((codes - (2**bits - 1)) * document["step"])
+        matrix[_upper(size)] = np.where(codes > 0, values, 0)
+    return torch.from_numpy(matrix)
+
+
+def _upper(size: int) -> np.ndarray:
+    return np.triu(np.ones((size, size), dtype=bool), k=1)
 
 
 def _span(edges: np.ndarray, largest: float) -> float:

@@ -11,15 +11,15 @@ const VIEWS = [
   [/^\/history$/, history],
   [/^\/explanations\/([0-9a-f]{32})$/, explanation],
   [/^\/runs$/, runs],
-  [/^\/runs\/([^/]+)\/(all|right|wrong)\/page\/(\d+)$/, run],
-  [/^\/runs\/([^/]+)\/(all|right|wrong)\/(\d+)$/, item],
+  [/^\/runs\/([^/]+)\/(all|correct|wrong)\/page\/(\d+)$/, run],
+  [/^\/runs\/([^/]+)\/(all|correct|wrong)\/(\d+)$/, item],
 ];
 
 let leave = null;
 let turn = 0;
 
-// A view gives its nodes, and whatever else belongs to it: a title, whether it fills the window, how it is left.
-// A view that comes late, after another was asked for, is not shown any more.
+// A view is its nodes and, if it needs them, a title, whether it fills the window, and what to do when it is left.
+// A view that arrives after another one was requested is not shown.
 async function route() {
   const mine = ++turn;
   const path = location.hash.slice(1);

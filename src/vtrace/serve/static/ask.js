@@ -27,7 +27,7 @@ export async function ask() {
   });
   const drop = make("label", { class: "drop", for: "files" },
     make("span", { class: "drop-title" }, "Drop a picture here"),
-    make("span", { class: "faint" }, "or click to choose, or paste one"));
+    make("span", { class: "faint" }, "or click to choose one, or paste it"));
   const examples = make("div", { class: "examples", role: "group", "aria-label": "Embedded examples" }, facts.examples.map((example) =>
     make("button", {
       type: "button", title: example.question, "aria-label": `Example: ${example.question}`, "data-key": example.key,
@@ -45,7 +45,7 @@ export async function ask() {
 
   function add(files) {
     const pictures = files.filter((file) => file.type.startsWith("image/"));
-    if (pictures.length < files.length) say("Only pictures can be asked about: PNG, JPEG, WebP or GIF.");
+    if (pictures.length < files.length) say("Only PNG, JPEG, WebP and GIF pictures can be used.");
     if (!pictures.length) return;
     draft.files = [...draft.files, ...pictures].slice(0, facts.limits.pictures);
     draft.example = "";
@@ -78,9 +78,9 @@ export async function ask() {
   async function submit(event) {
     event.preventDefault();
     const size = draft.files.reduce((sum, file) => sum + file.size, 0);
-    if (!draft.files.length && !draft.example) return say("Give a picture first: drop one, or take an example.");
-    if (!question.value.trim()) return say("Ask something about the picture.");
-    if (size > facts.limits.upload_bytes) return say(`The pictures have ${mega(size)} MB; the limit is ${mega(facts.limits.upload_bytes)} MB.`);
+    if (!draft.files.length && !draft.example) return say("Add a picture first: drop one, or pick an example.");
+    if (!question.value.trim()) return say("Type a question about the picture.");
+    if (size > facts.limits.upload_bytes) return say(`The pictures are ${mega(size)} MB in total; the limit is ${mega(facts.limits.upload_bytes)} MB.`);
     const body = new FormData();
     for (const file of draft.files) body.append("pictures", file);
     if (draft.example) body.append("example", draft.example);
@@ -111,7 +111,7 @@ export async function ask() {
 
   const intro = make("section", { class: "intro" },
     make("h1", {}, "What did the model base its answer on?"),
-    make("p", { class: "faint" }, "Give it a picture and a question. It answers once, and VTrace shows which patches and words the answer relies on."));
+    make("p", { class: "faint" }, "Add a picture and ask a question. The model answers once, and VTrace shows which patches and words the answer relies on."));
   const before = recent.length ? make("section", {}, make("h2", {}, "Recent"), cards(recent)) : null;
   refresh();
   return {

@@ -1,13 +1,13 @@
-// One explanation: in work, ended without a result, or open in the viewer.
+// One explanation: still running, ended without a result, or open in the viewer.
 
 import { get, post, remove } from "./api.js";
 import { make, notice } from "./dom.js";
 import { FINAL, follow } from "./jobs.js";
 
 const ENDED = {
-  failed: "This could not be explained.",
-  cancelled: "This was cancelled.",
-  interrupted: "The server was stopped before this was finished.",
+  failed: "The explanation failed",
+  cancelled: "The explanation was cancelled",
+  interrupted: "The server stopped before the explanation was finished",
 };
 
 export async function explanation(id) {
@@ -26,7 +26,7 @@ function working(facts) {
     if (state.status === "running" && state.total) { bar.max = state.total; bar.value = state.done; }
     else bar.removeAttribute("value");
     text.textContent = state.text;
-    if (FINAL.has(state.status)) dispatchEvent(new Event("hashchange")); // the same address has something else to show
+    if (FINAL.has(state.status)) dispatchEvent(new Event("hashchange")); // the same address now shows something else
   });
   return { nodes: [beside(facts, status, bar, text, cancel)], leave };
 }
@@ -48,11 +48,11 @@ function words(state) {
 }
 
 function ended(facts) {
-  const why = facts.status === "failed" && facts.error ? ` ${facts.error}` : "";
+  const why = facts.status === "failed" && facts.error ? `: ${facts.error}` : "";
   return { nodes: [beside(facts,
-    notice(ENDED[facts.status] + why, "bad"),
+    notice(`${ENDED[facts.status]}${why}.`, "bad"),
     facts.response ? make("p", { class: "stream" }, facts.response) : null,
-    make("div", { class: "actions" }, make("a", { class: "button primary", href: "#/" }, "Ask again"), deletion(facts)))] };
+    make("div", { class: "actions" }, make("a", { class: "button primary", href: "#/" }, "Ask another question"), deletion(facts)))] };
 }
 
 function viewer(facts) {
@@ -60,9 +60,9 @@ function viewer(facts) {
   return { framed: true, nodes: [
     make("div", { class: "toolbar" },
       make("span", { class: "title", title: facts.question }, facts.question),
-      make("a", { class: "button primary", id: "save", href: `${page}?download=true`, download: "" }, "Save as file"),
-      make("a", { class: "button", href: page, target: "_blank", rel: "noopener" }, "Open alone"),
-      make("a", { class: "button", href: `/api/explanations/${facts.id}/result`, download: "" }, "JSON"),
+      make("a", { class: "button primary", id: "save", href: `${page}?download=true`, download: "" }, "Save as HTML"),
+      make("a", { class: "button", href: page, target: "_blank", rel: "noopener" }, "Open in new tab"),
+      make("a", { class: "button", href: `/api/explanations/${facts.id}/result`, download: "" }, "Save as JSON"),
       deletion(facts)),
     make("iframe", { src: page, title: `What the answer to “${facts.question}” relies on`, allow: "clipboard-write" })] };
 }

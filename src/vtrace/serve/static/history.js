@@ -20,7 +20,7 @@ export async function history() {
 
   const count = await load();
   return { title: "History", nodes: [make("section", {}, make("h1", {}, "History"),
-    count ? list : make("p", { class: "faint" }, "Nothing has been explained yet. ", make("a", { href: "#/" }, "Ask the first question.")),
+    count ? list : make("p", { class: "faint" }, "There are no explanations yet. ", make("a", { href: "#/" }, "Ask the first question.")),
     make("div", { class: "actions" }, more))] };
 }
 

@@ -1,5 +1,5 @@
-// Jobs of this tab. The one in view is followed; the others are asked for now and then, so that the server keeps them.
-// Only one stream is open at a time, because a browser allows six connections to a server and no more.
+// Jobs of this tab. The one in view is followed; the others are polled, so that the server does not cancel them.
+// Only one stream is open at a time, because a browser allows no more than six connections to a server.
 
 import { get } from "./api.js";
 
@@ -41,7 +41,7 @@ function forget(id) {
 function showBusy() {
   const busy = document.getElementById("busy");
   busy.hidden = mine.size === 0;
-  busy.textContent = `${mine.size} in work`;
+  busy.textContent = `${mine.size} in progress`;
   if (mine.size) busy.href = `#/explanations/${[...mine].at(-1)}`;
 }
 

@@ -4,16 +4,16 @@ import { get, post, server } from "./api.js";
 import { make, notice, percent } from "./dom.js";
 
 const PAGE = 50;
-const KEPT = { all: "", right: "&correct=true", wrong: "&correct=false" };
+const KEPT = { all: "", correct: "&correct=true", wrong: "&correct=false" };
 
 export async function runs() {
   const found = await get("/api/runs");
   return { title: "Runs", nodes: [make("section", {}, make("h1", {}, "Evaluation runs"),
-    found.length ? table(["run", "model", "benchmark", "examples", "right"], found.map((one) => one.error
+    found.length ? table(["run", "model", "benchmark", "examples", "correct"], found.map((one) => one.error
       ? [one.name, one.error]
       : [make("a", { href: `#/runs/${encodeURIComponent(one.name)}/all/page/0` }, one.name), one.model, one.benchmark,
         String(one.items), one.graded ? percent(one.correct / one.graded) : "–"]))
-      : make("p", { class: "faint" }, "No runs. Make some with ", make("code", {}, "vtrace evaluate --out runs/first"),
+      : make("p", { class: "faint" }, "There are no runs yet. Create one with ", make("code", {}, "vtrace evaluate --out runs/first"),
         ", and start the server with ", make("code", {}, "vtrace serve --runs runs"), "."))] };
 }
 
@@ -30,7 +30,7 @@ export async function run(name, kept, page) {
       mark(one.correct),
       make("a", { href: `${here}/${kept}/${number * PAGE + index}` }, one.question), one.answer ?? "–", one.gold ?? "–"])),
     make("div", { class: "actions" },
-      number > 0 ? make("a", { class: "button", href: `${here}/${kept}/page/${number - 1}` }, "Before") : null,
+      number > 0 ? make("a", { class: "button", href: `${here}/${kept}/page/${number - 1}` }, "Previous") : null,
       pages > 1 ? make("span", { class: "faint" }, `${number + 1} of ${pages}`) : null,
       number + 1 < pages ? make("a", { class: "button", href: `${here}/${kept}/page/${number + 1}` }, "Next") : null))] };
 }
@@ -67,15 +67,15 @@ export async function item(name, kept, place) {
     make("div", { class: "work" },
       make("img", { class: "picture", src: `${path}/picture`, alt: "the picture" }),
       make("div", {}, make("h1", {}, one.question), make("p", { class: "stream" }, one.response),
-        make("p", {}, mark(one.correct), " expected: ", make("b", {}, one.gold ?? "–")), problem,
+        make("p", {}, mark(one.correct), " Expected: ", make("b", {}, one.gold ?? "–")), problem,
         make("div", { class: "actions" }, open,
-          number > 0 ? make("a", { class: "button", href: `${here}/${number - 1}` }, "Before") : null,
+          number > 0 ? make("a", { class: "button", href: `${here}/${number - 1}` }, "Previous") : null,
           number + 1 < listed.total ? make("a", { class: "button", href: `${here}/${number + 1}` }, "Next") : null))),
     make("h2", {}, "Faithfulness: RISE / MAS"),
     table(["method", "target", "image", ...curves], scores.map((score) => score.failure
       ? [score.method, score.target, score.failure]
       : [score.method, score.target, percent(score.image_share), ...curves.map((curve) => pair(score.curves[curve]))])),
-    evidence.length ? make("h2", {}, "Against known evidence") : null,
+    evidence.length ? make("h2", {}, "Agreement with the known evidence") : null,
     evidence.length ? table(["method", "target", ...evidence.map((kind) => kind.replaceAll("_", " "))], scores.filter((score) => !score.failure).map((score) =>
       [score.method, score.target, ...evidence.map((kind) => digits(score.evidence[kind]))])) : null)] };
 }
@@ -90,7 +90,7 @@ function digits(value) {
 
 function mark(correct) {
   if (correct === null) return "";
-  return make("span", { class: `mark ${correct ? "right" : "wrong"}` }, correct ? "✓ right" : "✗ wrong");
+  return make("span", { class: `mark ${correct ? "correct" : "wrong"}` }, correct ? "✓ correct" : "✗ wrong");
 }
 
 function table(heads, rows) {

@@ -1,4 +1,4 @@
-// Scores of every position for a target, and the reverse: which words a piece of evidence supports.
+// Scores of every position for a target, and the reverse: which words a patch or question word supports.
 import { calibrate, likelihoodsOf } from "./calibrate.js";
 import { flowsOf, indicator, logScores, logSum } from "./multihop.js";
 
@@ -76,10 +76,10 @@ function normalise(raw, inputs) {
 }
 
 /**
- * Share of a piece of evidence (positions) in the evidence of each word, every word as a target of its own.
+ * Share of one input (its positions) among all inputs of each word, every word as a target of its own.
  * Two path sums serve all words: what image and question positions together give to every position.
  */
-export function support(trace, method, evidence, words, settings) {
+export function support(trace, method, input, words, settings) {
   if (!method.matrix) return null;
   const flows = methodFlows(method, settings);
   const weighted = (positions) => {
@@ -91,8 +91,8 @@ export function support(trace, method, evidence, words, settings) {
     if (!flows.sums.has(kind)) flows.sums.set(kind, weighted(trace[kind]));
     return flows.sums.get(kind);
   };
-  const [own, image, question] = [weighted(evidence), whole("image"), whole("question")];
-  const isImage = trace.isImage[evidence[0]];
+  const [own, image, question] = [weighted(input), whole("image"), whole("question")];
+  const isImage = trace.isImage[input[0]];
   return words.map((positions) => {
     const receivers = receiversOf(method, positions);
     const [mine, fromImage, fromText] = [own, image, question].map((logs) => logSum(logs, receivers));

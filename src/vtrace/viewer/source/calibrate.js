@@ -23,13 +23,22 @@ export function likelihoodsOf(rows, tokens) {
   return rows.map((row) => (tokens ? tokens.reduce((sum, token) => sum + row[token], 0) : row.reduce((a, b) => a + b, 0)));
 }
 
-/** One sentence on how image and text were put on one scale. */
-export function calibrationWords(calibration) {
+/** One sentence on how image and text were put on one scale: what hiding each does, or why it was not done. */
+export function calibrationSentence(calibration, on = "response") {
   if (calibration.status !== "applied") return `Calibration ${calibration.status}.`;
-  const nats = (value) => value.toFixed(1);
+  const { imageDamage: image, textDamage: text } = calibration;
+  const verb = (image < 0) === (text < 0) ? "" : `${change(text)} it `;
   return (
-    `Calibrated: padding the image costs ${nats(calibration.imageDamage)} nats, the question ` +
-    `${nats(calibration.textDamage)}, both ${nats(calibration.jointDamage)}; ` +
-    `image scores × ${Number(calibration.scale.toPrecision(3))}.`
+    `Hiding the image ${change(image)} the log-likelihood of the ${on} by ${nats(image)} nats, ` +
+    `hiding the question ${verb}by ${nats(text)}.`
   );
 }
+
+/** The rest of the calibration, for those who ask; empty where there is none. */
+export function calibrationDetails({ status, jointDamage, scale }) {
+  if (status !== "applied") return "";
+  return `Hiding both ${change(jointDamage)} it by ${nats(jointDamage)} nats. Image scores are multiplied by λ = ${Number(scale.toPrecision(3))}.`;
+}
+
+const change = (damage) => (damage < 0 ? "raises" : "lowers");
+const nats = (damage) => Math.abs(damage).toFixed(1);

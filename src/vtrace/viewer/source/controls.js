@@ -13,7 +13,7 @@ const KEYS = [
   ["M", "next method"],
   ["O", "heat or outline"],
   ["C", "calibrated or not"],
-  ["Esc", "let go of the evidence; then, the whole response"],
+  ["Esc", "clear the selection; then explain the whole response"],
 ];
 
 /** `update(changes)` changes the state. Returns how to show the state on the controls. */
@@ -62,7 +62,7 @@ export function showControls(trace, state, update) {
     if (next) root.theme = next;
     else delete root.theme;
     element("theme").textContent = { light: "☀ Light", dark: "☾ Dark" }[next] ?? "◐ Auto";
-    element("theme").setAttribute("aria-label", `Colours: ${next ?? "as the system"}`);
+    element("theme").setAttribute("aria-label", `Colours: ${next ?? "same as the system"}`);
     update({});
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));

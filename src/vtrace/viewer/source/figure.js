@@ -101,9 +101,9 @@ function drawLegend(context, view, paper, x, y, width) {
   context.textAlign = "left";
   context.fillText("0%", x, y + 26);
   context.textAlign = "center";
-  context.fillText("share of the evidence", x + width / 2, y + 26);
+  context.fillText("share of all inputs", x + width / 2, y + 26);
   context.textAlign = "right";
-  context.fillText(`${percent(view.mainScale.full)} and more`, x + width, y + 26);
+  context.fillText(`${percent(view.mainScale.full)} or more`, x + width, y + 26);
 }
 
 function drawFacts(context, trace, view, paper, left, y, width) {

@@ -2,7 +2,7 @@
 import { exportedFor, sizeOf } from "./attribution.js";
 import { showControls } from "./controls.js";
 import { element, make } from "./dom.js";
-import { showBalance, showLegend, showRanking } from "./evidence.js";
+import { showBalance, showLegend, showRanking } from "./ranking.js";
 import { copyFigure, drawFigure } from "./figure.js";
 import { showMethods } from "./methods.js";
 import { loadPictures, showPictures } from "./pictures.js";
@@ -21,7 +21,7 @@ async function open() {
   let view = null;
   let linking = 0;
 
-  /** A glance at something: pictures and words follow, nothing else does. */
+  /** Something is hovered over: pictures and words follow, nothing else does. */
   function glance(changes) {
     Object.assign(state, changes);
     view = look(state);
@@ -33,7 +33,7 @@ async function open() {
     element("hint").textContent = shadingOf(trace, view);
   }
 
-  /** A choice: everything follows, also the address. */
+  /** Something is chosen: everything follows, including the address. */
   function update(changes) {
     glance({ ...changes, lit: null, preview: null });
     showRanking(trace, view, act);
@@ -67,7 +67,7 @@ async function open() {
       button.addEventListener("click", () => update({ target: { name: one.name, positions: one.positions } }));
       return button;
     });
-    problem.replaceChildren(`${view.method.label} keeps no matrix and was not run for ${view.title}. It was for: `, ...links.flatMap((link, k) => (k ? [", ", link] : [link])));
+    problem.replaceChildren(`${view.method.label} gives scores only, and was not run for ${view.title}. Available targets: `, ...links.flatMap((link, k) => (k ? [", ", link] : [link])));
   }
 
   const targetOf = (words) => {
@@ -83,19 +83,19 @@ async function open() {
     },
     pin: (k) => update({ pinned: state.pinned === k ? null : k }),
     describe(k) {
-      const item = trace.evidence[k];
-      const lines = [`${nameOfItem(item)} · ${percent(view.scale.shares[k])}`, `of the evidence for ${view.shownTitle}`];
+      const item = trace.inputs[k];
+      const lines = [`${nameOfItem(item)} · ${percent(view.scale.shares[k])}`, `of all inputs for ${view.shownTitle}`];
       const helped = view.support && state.lit === k ? strongestWords(view.support) : "";
       return helped ? [...lines, `supports most: ${helped}`] : lines;
     },
     describeWord(word) {
       const target = targetOf([word]);
-      if (!view.method.matrix && !exportedFor(view.method, target)) return [`“${word.text}”`, `${view.method.label} has no scores of its own for it`];
+      if (!view.method.matrix && !exportedFor(view.method, target)) return [`“${word.text}”`, `${view.method.label} was not run for this word`];
       const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.shown.scores, places));
       const best = rankingOf(view.scale.shares)[0];
       return [
         `“${word.text}” · image ${percent(image)}, question ${percent(text)}`,
-        `strongest: ${trace.evidence[best].label} ${percent(view.scale.shares[best])}`,
+        `strongest: ${trace.inputs[best].label} ${percent(view.scale.shares[best])}`,
       ];
     },
     preview: (word) => (word || state.preview) && glance({ preview: word && targetOf([word]) }),
@@ -117,7 +117,7 @@ async function open() {
   }
 
   element("heading").textContent = trace.answer ? `Answer: ${trace.answer}` : "No final answer";
-  element("about").textContent = [trace.heading || "What the model based it on", trace.model, `${trace.kinds.length} tokens`].join(" · ");
+  element("about").textContent = [trace.heading || "What the answer is based on", trace.model, `${trace.kinds.length} tokens`].join(" · ");
   element("notes").append(...trace.warnings.map((note) => make("p", { className: "note" }, note)));
   const paintPictures = showPictures(trace, pictures, act);
   const question = showQuestion(trace, act);
@@ -132,7 +132,7 @@ async function open() {
     } catch (error) {
       update(beginning(trace));
       element("problem").hidden = false;
-      element("problem").textContent = `The link asks for a target that is not here: ${error.message}.`;
+      element("problem").textContent = `The link names a target that is not in this response: ${error.message}.`;
     }
   };
   addEventListener("hashchange", fromLink);
@@ -148,7 +148,7 @@ async function open() {
       await navigator.clipboard.writeText(address());
       flash("copy-link", "Copied");
     } catch {
-      flash("copy-link", "It is in the address bar");
+      flash("copy-link", "Copy it from the address bar");
     }
   });
   fromLink();

@@ -44,7 +44,7 @@ function paintCard(trace, pictures, act, view, card, index) {
       button.addEventListener("click", () => act.target({ name: target.name, positions: target.positions }));
       return button;
     });
-    card.empty.replaceChildren("Nothing exported for this target. Exported: ", ...links.flatMap((link, k) => (k ? [", ", link] : [link])));
+    card.empty.replaceChildren("Not run for this target. Available targets: ", ...links.flatMap((link, k) => (k ? [", ", link] : [link])));
     return;
   }
   const places = [...trace.image, ...trace.question];
@@ -61,10 +61,10 @@ function paintCard(trace, pictures, act, view, card, index) {
     canvas.setAttribute("aria-label", `${card.method.label}: image ${percent(image)}`);
   });
   for (const [word, span] of card.spans) {
-    const share = scale.shares[trace.evidenceAt[word.start]];
+    const share = scale.shares[trace.inputAt[word.start]];
     shade(span, view.stops, share < scale.floor ? 0 : share / scale.full);
     span.title = percent(share);
   }
   const top = rankingOf(scale.shares).slice(0, 3);
-  card.best.textContent = top.map((k) => `${nameOfItem(trace.evidence[k])} ${percent(scale.shares[k])}`).join(" · ");
+  card.best.textContent = top.map((k) => `${nameOfItem(trace.inputs[k])} ${percent(scale.shares[k])}`).join(" · ");
 }

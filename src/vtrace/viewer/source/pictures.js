@@ -2,7 +2,7 @@
 import { element, isDark, make, showTip } from "./dom.js";
 import { colourOf, inkOn, percent, rgb } from "./scale.js";
 
-const OUTLINED = 0.12; // share of all evidence that "outline" shows at most
+const OUTLINED = 0.12; // share of all inputs that "outline" shows at most
 const MARK = { light: "#1f1a24", dark: "#ffffff" };
 
 /** Decoded pictures, ready to be drawn. */
@@ -28,13 +28,13 @@ export function paintPanel(canvas, trace, pictures, panel, view, width) {
     fill(context, canvas, "#808080", 0.6);
     context.globalCompositeOperation = "source-over";
   }
-  const cells = trace.evidence.flatMap((item, k) => (item.panel === panel ? [k] : []));
+  const cells = trace.inputs.flatMap((item, k) => (item.panel === panel ? [k] : []));
   const floor = heat ? view.scale.floor : Math.max(view.scale.floor, strongestFloor(view.scale.shares));
   // weak ones first, so that strong outlines stay on top
   for (const k of cells.sort((a, b) => view.scale.shares[a] - view.scale.shares[b])) {
     const level = Math.min(1, view.scale.shares[k] / view.scale.full);
     if (view.scale.shares[k] < floor || (level <= 0 && !heat)) continue;
-    const [x, y, w, h] = place(trace.evidence[k].box, zoom);
+    const [x, y, w, h] = place(trace.inputs[k].box, zoom);
     const colour = colourOf(view.stops, level);
     if (heat) {
       const strength = Math.max(0, level);
@@ -50,8 +50,8 @@ export function paintPanel(canvas, trace, pictures, panel, view, width) {
     if (view.state.numbers) writeShare(context, percent(view.scale.shares[k]), x, y, w, h, heat && level > 0.35 ? inkOn(colour) : null);
   }
   for (const [k, style] of [[view.lit, "solid"], [view.pinned, "solid"], [view.cursor, "dashed"]])
-    if (k !== null && k !== undefined && trace.evidence[k].panel === panel)
-      mark(context, place(trace.evidence[k].box, zoom), style, view.pixel ?? 1);
+    if (k !== null && k !== undefined && trace.inputs[k].panel === panel)
+      mark(context, place(trace.inputs[k].box, zoom), style, view.pixel ?? 1);
 }
 
 function fill(context, canvas, colour, alpha) {
@@ -61,7 +61,7 @@ function fill(context, canvas, colour, alpha) {
   context.globalAlpha = 1;
 }
 
-/** A cell in its own colours: the stronger the evidence, the less of it is hidden. */
+/** A cell in its own colours: the stronger it is, the less of it is hidden. */
 function drawCell(context, picture, canvas, [x, y, w, h], strength) {
   const [across, down] = [picture.naturalWidth / canvas.width, picture.naturalHeight / canvas.height];
   context.globalAlpha = strength;
@@ -106,11 +106,11 @@ function writeShare(context, text, x, y, w, h, ink) {
 
 /** What all patches of a panel have together. */
 const panelShare = (trace, shares, panel) =>
-  trace.evidence.reduce((sum, item, k) => sum + (item.panel === panel ? Math.abs(shares[k]) : 0), 0);
+  trace.inputs.reduce((sum, item, k) => sum + (item.panel === panel ? Math.abs(shares[k]) : 0), 0);
 
 /** Where a panel's patch is on the screen: its middle, in pixels of the window. */
 export function patchMiddle(trace, k) {
-  const item = trace.evidence[k];
+  const item = trace.inputs[k];
   const frame = element(`panel-${item.panel}`).getBoundingClientRect();
   const [wide, high] = trace.panels[item.panel].size;
   const [left, top, right, bottom] = item.box;
@@ -126,7 +126,7 @@ export function showPictures(trace, pictures, act) {
     const canvas = make("canvas", { id: `panel-${index}`, tabIndex: 0, className: panel.view ? "thumbnail" : "" });
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-roledescription", "grid of patches");
-    canvas.setAttribute("aria-label", `${panel.title || "Picture"}: arrow keys move over its patches, Enter follows one`);
+    canvas.setAttribute("aria-label", `${panel.title || "Picture"}: arrow keys move between patches, Enter follows one`);
     listen(canvas, trace, index, act);
     element("pictures").append(make("figure", {}, canvas));
     return canvas;
@@ -159,7 +159,7 @@ function listen(canvas, trace, index, act) {
     const [wide, high] = trace.panels[index].size;
     const x = ((event.clientX - frame.left) / frame.width) * wide;
     const y = ((event.clientY - frame.top) / frame.height) * high;
-    const found = trace.evidence.findIndex(
+    const found = trace.inputs.findIndex(
       ({ panel, box }) => panel === index && box[0] <= x && x < box[2] && box[1] <= y && y < box[3],
     );
     return found < 0 ? null : found;
@@ -183,7 +183,7 @@ function listen(canvas, trace, index, act) {
     showTip(null);
     act.pin(found);
   });
-  const cells = trace.evidence.flatMap((item, k) => (item.panel === index ? [k] : []));
+  const cells = trace.inputs.flatMap((item, k) => (item.panel === index ? [k] : []));
   canvas.cursor = cells[0] ?? null;
   canvas.addEventListener("focus", () => canvas.matches(":focus-visible") && act.light(canvas.cursor));
   canvas.addEventListener("blur", () => act.light(null));
@@ -193,8 +193,8 @@ function listen(canvas, trace, index, act) {
     if (event.key === "Enter" || event.key === " ") act.pin(canvas.cursor);
     else if (steps[event.key]) {
       const [down, right] = steps[event.key];
-      const { row, column } = trace.evidence[canvas.cursor];
-      const next = cells.find((k) => trace.evidence[k].row === row + down && trace.evidence[k].column === column + right);
+      const { row, column } = trace.inputs[canvas.cursor];
+      const next = cells.find((k) => trace.inputs[k].row === row + down && trace.inputs[k].column === column + right);
       if (next === undefined) return event.preventDefault();
       canvas.cursor = next;
       act.light(next, true);

@@ -1,4 +1,4 @@
-// Routes: the strongest single paths from a piece of evidence to the target, and the words its credit passes through.
+// Routes: the strongest single paths from an input to the target, and the words its credit passes through.
 import { edgeScale, indicator, logSum, outflowAll, reachAll } from "./multihop.js";
 import { rowStart } from "./quantised.js";
 

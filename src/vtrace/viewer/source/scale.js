@@ -24,11 +24,11 @@ export function percent(share) {
 }
 
 /**
- * Share of each piece of evidence, the strongest of them, and how strong a piece has to be to be shown when only
- * the strongest part (0 to 1) of them is.
+ * Share of each input, the strongest of them, and how strong an input has to be to be shown when only the strongest
+ * part (0 to 1) of them is.
  */
-export function scaleOf(evidence, scores, part = 1) {
-  const shares = evidence.map((item) => shareOf(scores, item.start, item.stop));
+export function scaleOf(inputs, scores, part = 1) {
+  const shares = inputs.map((item) => shareOf(scores, item.start, item.stop));
   const full = shares.reduce((a, b) => Math.max(a, b), 0) || 1;
   const sorted = Float64Array.from(shares).sort().reverse();
   const kept = Math.max(1, Math.round(part * sorted.length));
@@ -43,5 +43,5 @@ export function shareOf(scores, start, stop) {
   return sum;
 }
 
-/** Places of the evidence, strongest first; equal ones keep their order. */
+/** Places of the inputs, strongest first; equal ones keep their order. */
 export const rankingOf = (shares) => shares.map((_, k) => k).sort((a, b) => shares[b] - shares[a] || a - b);

@@ -12,9 +12,9 @@ export async function prepare(data) {
   })); // prettier-ignore
   const wordAt = new Array(data.kinds.length).fill(null);
   for (const word of words) for (let p = word.start; p < word.stop; p++) wordAt[p] = word;
-  const evidenceAt = new Array(data.kinds.length).fill(-1);
-  data.evidence.forEach((item, k) => {
-    for (let p = item.start; p < item.stop; p++) evidenceAt[p] = k;
+  const inputAt = new Array(data.kinds.length).fill(-1);
+  data.inputs.forEach((item, k) => {
+    for (let p = item.start; p < item.stop; p++) inputAt[p] = k;
   });
   const methods = data.methods.map((method) => ({
     ...method,
@@ -35,7 +35,7 @@ export async function prepare(data) {
     ...data,
     words,
     wordAt,
-    evidenceAt,
+    inputAt,
     methods,
     image: places("i"),
     question: places("q"),
@@ -57,7 +57,7 @@ export function beginning(trace) {
   }; // prettier-ignore
 }
 
-/** A piece of evidence in a sentence. */
+/** A patch or a question word in a sentence. */
 export const nameOfItem = (item) => (item.panel === undefined ? `“${item.label}”` : item.label);
 
 /** A target in a sentence: the words it covers, or its name. */
@@ -88,7 +88,7 @@ export function linkOf(trace, state) {
     numbers: state.numbers ? "yes" : null,
     opacity: state.opacity === first.opacity ? null : state.opacity,
     strongest: state.strongest === first.strongest ? null : state.strongest,
-    evidence: state.pinned === null ? null : trace.evidence[state.pinned].start,
+    input: state.pinned === null ? null : trace.inputs[state.pinned].start,
   };
   const present = Object.entries(fields).filter(([, value]) => value !== null);
   return new URLSearchParams(present.map(([key, value]) => [key, String(value)])).toString();
@@ -111,8 +111,8 @@ export function stateOf(trace, link) {
   state.numbers = asked.get("numbers") === "yes";
   state.opacity = number("opacity", 0, 1) ?? state.opacity;
   state.strongest = number("strongest", 0.01, 1) ?? state.strongest;
-  const evidence = asked.has("evidence") ? trace.evidenceAt[Number(asked.get("evidence"))] : -1;
-  state.pinned = evidence >= 0 ? evidence : null;
+  const input = asked.has("input") ? trace.inputAt[Number(asked.get("input"))] : -1;
+  state.pinned = input >= 0 ? input : null;
   return state;
 }
 

@@ -1,4 +1,4 @@
-// What is to be seen: everything that follows from the state, computed once for all parts of the page.
+// The view: everything that follows from the state, computed once for all parts of the page.
 import { attribute, sizeOf, support } from "./attribution.js";
 import { isDark } from "./dom.js";
 import { percent, rankingOf, scaleOf } from "./scale.js";
@@ -6,10 +6,10 @@ import { nameOfItem, positionsOf, targetTitle } from "./state.js";
 import { followPaths } from "./wires.js";
 
 const HINT =
-  "Click a word or drag over a phrase to explain it. Point at a patch to see the words it supports; click it to follow its paths.";
+  "Click a word or drag over a phrase to explain it. Hover over a patch to see which words it supports; click it to follow its paths.";
 const NOTHING = { status: "off", scale: 1 };
 
-/** A function from the state to the view. What rests on choices alone is kept while things are pointed at. */
+/** A function from the state to the view. What depends on choices alone is kept while the pointer moves. */
 export function lookout(trace) {
   let kept = { key: "" };
   return (state) => {
@@ -25,31 +25,31 @@ export function lookout(trace) {
     const dark = isDark();
     return {
       state, method, cards, paths, main, mainScale, shown, dark, // the result of the target, and of what is shown
-      scale: previewed ? scaleOf(trace.evidence, shown.scores, state.strongest) : mainScale,
+      scale: previewed ? scaleOf(trace.inputs, shown.scores, state.strongest) : mainScale,
       stops: dark ? trace.darkStops : trace.stops,
       title: targetTitle(trace, state.target),
       shownTitle: targetTitle(trace, previewed ? state.preview : state.target),
       lit: state.lit,
       pinned: state.pinned,
-      support: lit === null ? null : support(trace, method, positionsOf(trace.evidence[lit]), trace.said.map(positionsOf), settings),
+      support: lit === null ? null : support(trace, method, positionsOf(trace.inputs[lit]), trace.said.map(positionsOf), settings),
       canCalibrate: method.matrix ? Boolean(method.likelihoods) : main.calibration.status === "applied",
       predicted: (receiver) => trace.wordAt[receiver + back],
     }; // prettier-ignore
   };
 }
 
-/** Every method's result for the target, and the paths of the chosen evidence. */
+/** Every method's result for the target, and the paths of the selected input. */
 function settle(trace, state, method, settings) {
   const cards = trace.methods.map((one) => {
     const result = attribute(trace, one, state.target, settings);
-    return { result, scale: result && scaleOf(trace.evidence, result.scores, state.strongest) };
+    return { result, scale: result && scaleOf(trace.inputs, result.scores, state.strongest) };
   });
   const { result, scale } = cards[state.method];
   const main = result ?? { scores: new Float64Array(trace.kinds.length), calibration: NOTHING, missing: true };
   return {
     cards,
     main,
-    mainScale: scale ?? scaleOf(trace.evidence, main.scores),
+    mainScale: scale ?? scaleOf(trace.inputs, main.scores),
     paths: followPaths(trace, method, state.target, settings, state.pinned),
   };
 }
@@ -57,9 +57,9 @@ function settle(trace, state, method, settings) {
 /** What the colours of the response say. */
 export function shadingOf(trace, view) {
   if (!view.support) return HINT;
-  const item = trace.evidence[view.lit ?? view.pinned];
+  const item = trace.inputs[view.lit ?? view.pinned];
   const most = percent(Math.max(...view.support));
-  return `Words are shaded by how much each relies on ${nameOfItem(item)}: the darkest by ${most} of its evidence.`;
+  return `Words are shaded by how much each relies on ${nameOfItem(item)}, at most ${most}.`;
 }
 
 /** The view in a sentence or two, for those who hear the page. */
@@ -67,6 +67,6 @@ export function summaryOf(trace, view) {
   const [image, text] = [trace.image, trace.question].map((places) => percent(sizeOf(view.main.scores, places)));
   const best = rankingOf(view.mainScale.shares)
     .slice(0, 3)
-    .map((k) => `${trace.evidence[k].label} ${percent(view.mainScale.shares[k])}`);
+    .map((k) => `${trace.inputs[k].label} ${percent(view.mainScale.shares[k])}`);
   return `${view.method.label}, ${view.title}: image ${image}, question ${text}. Strongest: ${best.join(", ")}.`;
 }

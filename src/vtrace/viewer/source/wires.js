@@ -1,4 +1,4 @@
-// Paths of a chosen piece of evidence: drawn over picture and text, and listed.
+// Paths of a selected patch or question word: drawn over picture and text, and listed.
 import { methodFlows, receiversOf } from "./attribution.js";
 import { draw, element, make } from "./dom.js";
 import { patchMiddle } from "./pictures.js";
@@ -9,12 +9,12 @@ import { nameOfItem, positionsOf } from "./state.js";
 const ROUTES = 5;
 const VIA = 6;
 
-/** {routes, via} of a pinned piece of evidence; null where the method keeps no matrix. */
+/** {routes, via} of the selected input; null where the method has no matrix. */
 export function followPaths(trace, method, target, settings, pinned) {
   if (pinned === null || !method.matrix) return null;
-  // paths are counted at any length: the limit on hops is one on scores
+  // paths of any length count: the limit on hops is for scores
   const flows = methodFlows(method, { ...settings, hops: "all" });
-  const sources = positionsOf(trace.evidence[pinned]);
+  const sources = positionsOf(trace.inputs[pinned]);
   const receivers = receiversOf(method, target.positions);
   const before = trace.said.filter((word) => word.start < Math.max(...receivers));
   const shares = passages(flows, sources, receivers, before.map((word) => [word.start, word.stop]));
@@ -28,8 +28,8 @@ export function followPaths(trace, method, target, settings, pinned) {
 
 /** What a position is called in a route. */
 function nameOf(trace, position) {
-  const k = trace.evidenceAt[position];
-  if (k >= 0 && trace.evidence[k].panel !== undefined) return trace.evidence[k].label;
+  const k = trace.inputAt[position];
+  if (k >= 0 && trace.inputs[k].panel !== undefined) return trace.inputs[k].label;
   const word = trace.wordAt[position];
   if (!word) return `token ${position}`;
   return word.kind === "t" ? `${word.text} (prompt)` : `“${word.text}”`;
@@ -40,30 +40,30 @@ export function listPaths(trace, view, act, spans) {
   const box = element("paths");
   if (view.pinned === null) {
     const hint = view.method.matrix
-      ? "Click a patch, a question word or a line of the ranking to see how it reaches the target: the strongest routes, and the words its credit passes through."
-      : `${view.method.label} was exported as scores; only vtrace keeps the matrix that paths are read from.`;
+      ? "Click a patch, a question word or a row of the ranking to see how it reaches the target: the words it passes through, and the strongest routes."
+      : `${view.method.label} gives scores only; paths need the matrix that vtrace keeps.`;
     return box.replaceChildren(make("p", { className: "faint small" }, hint));
   }
-  const item = trace.evidence[view.pinned];
-  const close = make("button", { type: "button", className: "plain" }, "let go");
+  const item = trace.inputs[view.pinned];
+  const close = make("button", { type: "button", className: "plain" }, "clear selection");
   close.addEventListener("click", () => act.pin(view.pinned));
   const share = view.mainScale.shares[view.pinned];
   const head = make(
     "p",
     { className: "small" },
     make("strong", {}, nameOfItem(item)),
-    `, ${percent(share)} of the evidence for ${view.title} · `,
+    `, ${percent(share)} of all inputs for ${view.title} · `,
     close,
   );
-  if (!view.paths) return box.replaceChildren(head, make("p", { className: "faint small" }, `${view.method.label} keeps no matrix to read paths from.`));
+  if (!view.paths) return box.replaceChildren(head, make("p", { className: "faint small" }, `${view.method.label} gives scores only, so there are no paths to show.`));
   if (!view.paths.routes.length) return box.replaceChildren(head, make("p", { className: "faint small" }, "No path leads from it to the target."));
   box.replaceChildren(
     head,
-    make("h3", {}, "Via"),
+    make("h3", {}, "Passes through"),
     viaList(trace, view, spans),
     make("h3", {}, "Strongest routes"),
     make("ol", { className: "routes" }, ...view.paths.routes.map((route) => routeLine(trace, view, route))),
-    make("p", { className: "faint small" }, "Shares of what it gives to the target, over paths of any length. One path can pass several words."),
+    make("p", { className: "faint small" }, "Shares of its contribution to the target, over paths of any length. One path can pass through several words."),
   );
 }
 
@@ -81,7 +81,7 @@ function viaList(trace, view, spans) {
     line.addEventListener("pointerleave", () => spans.get(word).classList.remove("marked"));
     list.append(line);
   }
-  if (!most) list.append(make("li", { className: "faint" }, "no word of the response: it reaches the target directly"));
+  if (!most) list.append(make("li", { className: "faint" }, "no response word: it reaches the target directly"));
   return list;
 }
 
@@ -95,7 +95,7 @@ function routeLine(trace, view, route) {
   return line;
 }
 
-/** Curves over the stage, from the evidence through words to the target. */
+/** Curves over the stage, from the selected input through words to the target. */
 export function drawWires(trace, view, spans) {
   const wires = element("wires");
   wires.replaceChildren();
@@ -103,8 +103,8 @@ export function drawWires(trace, view, spans) {
   const stage = element("stage").getBoundingClientRect();
   wires.setAttribute("viewBox", `0 0 ${stage.width} ${stage.height}`);
   const middle = (position) => {
-    const k = trace.evidenceAt[position];
-    if (k >= 0 && trace.evidence[k].panel !== undefined) {
+    const k = trace.inputAt[position];
+    if (k >= 0 && trace.inputs[k].panel !== undefined) {
       const [x, y] = patchMiddle(trace, k);
       return [x - stage.left, y - stage.top];
     }

@@ -24,11 +24,11 @@ export function spansOf(trace, kind, into) {
   return spans;
 }
 
-/** Question words are evidence: point at one to light it, click to follow it. */
+/** Question words are inputs: hover to highlight one, click to follow it. */
 export function showQuestion(trace, act) {
   const spans = spansOf(trace, "q", element("question"));
   for (const [word, span] of spans) {
-    const k = trace.evidenceAt[word.start];
+    const k = trace.inputAt[word.start];
     span.tabIndex = 0;
     span.setAttribute("role", "button");
     span.addEventListener("pointerenter", (event) => {
@@ -50,11 +50,11 @@ export function showQuestion(trace, act) {
   }
   const paint = (view) => {
     for (const [word, span] of spans) {
-      const k = trace.evidenceAt[word.start];
+      const k = trace.inputAt[word.start];
       const share = view.scale.shares[k];
       shade(span, view.stops, share < view.scale.floor ? 0 : share / view.scale.full);
       span.classList.toggle("marked", k === view.lit || k === view.pinned);
-      span.setAttribute("aria-label", `${word.text}, ${percent(share)} of the evidence`);
+      span.setAttribute("aria-label", `${word.text}, ${percent(share)} of all inputs`);
       span.setAttribute("aria-pressed", k === view.pinned);
     }
   };

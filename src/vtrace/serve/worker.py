@@ -1,4 +1,4 @@
-"""The work itself: ask the model, trace its answer, with progress and a way out at every token and layer."""
+"""The work itself: ask the model, trace its answer, with progress and a way to stop at every token and layer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..methods.session import TraceSession
 from ..tracing.generate import retrace, trace
 from ..tracing.targets import find_target
 from ..types import Progress, Trace
-from .queue import Job
+from .job import ExplanationJob
 
 
-class Stream:
-    """What `generate` hands tokens to. Text is passed on as soon as its characters are complete."""
+class TokenStream:
+    """Takes tokens as `generate` produces them. Text is passed on as soon as its characters are complete."""
 
     def __init__(self, decode: Callable[[list[int]], str], say: Callable[[str], None]):
         self._decode, self._say = decode, say
@@ -35,7 +35,7 @@ class Stream:
     def end(self) -> None: ...
 
 
-def explain(lvlm: Lvlm, job: Job, new_tokens: int) -> list[Attribution]:
+def explain_job(lvlm: Lvlm, job: ExplanationJob, new_tokens: int) -> list[Attribution]:
     """One attribution for each method that was asked for."""
     job.update(stage="reading the picture", done=0, total=0)
     frozen = _ask(lvlm, job, new_tokens)
@@ -50,7 +50,7 @@ def explain(lvlm: Lvlm, job: Job, new_tokens: int) -> list[Attribution]:
     return results
 
 
-def _ask(lvlm: Lvlm, job: Job, new_tokens: int) -> Trace:
+def _ask(lvlm: Lvlm, job: ExplanationJob, new_tokens: int) -> Trace:
     request = job.request
 
     def say(text: str) -> None:
@@ -62,11 +62,11 @@ def _ask(lvlm: Lvlm, job: Job, new_tokens: int) -> Trace:
         say(frozen.response)
         return frozen
     tokenizer = lvlm.processor.tokenizer
-    stream = Stream(lambda ids: tokenizer.decode(ids, skip_special_tokens=True), say)
+    stream = TokenStream(lambda ids: tokenizer.decode(ids, skip_special_tokens=True), say)
     return trace(lvlm, request.example, max_new_tokens=new_tokens, streamer=stream)
 
 
-def _reporter(job: Job, method: str) -> Progress:
+def _reporter(job: ExplanationJob, method: str) -> Progress:
     def report(done: int, total: int, label: str = "") -> None:
         job.check()
         job.update(stage=f"tracing with {method}", done=done, total=total)

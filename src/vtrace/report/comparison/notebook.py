@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from html import escape
 
-from ..attribution.result import Attribution
-from ..methods.comparison import Comparison
-from ..viewer.palette import colour, ink
-from .comparison import correlation, megabytes, seconds, short
-from .html import STYLE, picture_figure, shaded_words
-from .scale import Scale, percent
+from ...attribution.result import Attribution
+from ...methods.comparison import Comparison
+from ..scale import Scale
+from ..shaded_html import NOTEBOOK_STYLE, picture_figure, shaded_words, shading
+from ..wording import (
+    answer_heading,
+    correlation_level,
+    correlation_text,
+    megabytes_text,
+    percent,
+    seconds_text,
+    short_label,
+)
 
-GRID = """
+GRID_STYLE = """
 .vt{max-width:1360px}
 .vt .grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:30px 26px;margin-top:22px}
 .vt .card h3{font-size:16px;margin:0;display:flex;justify-content:space-between;align-items:baseline}
@@ -29,44 +35,47 @@ GRID = """
 """.strip()
 
 
-def fragment(comparison: Comparison) -> str:
+def comparison_html(comparison: Comparison) -> str:
     """What a notebook shows."""
     trace = comparison.trace
-    answer = f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer"
     cards = "".join(_card(comparison, name, result) for name, result in comparison.results.items())
     failures = "".join(f'<p class="small">Not run: {escape(reason)}</p>' for reason in comparison.failures.values())
-    return f"""<style>{STYLE}{GRID}</style><main class="vt">
-<h1>{escape(answer)}</h1>
-<p class="meta">What {len(comparison.results)} methods say it relies on ·
-target: {escape(comparison.target.name)} (underlined) ·
-model: {escape(trace.model)} · {len(trace)} tokens · each method on its own scale</p>
+    facts = (
+        f"What {len(comparison.results)} methods say it relies on",
+        f"target: {comparison.target.name} (underlined)",
+        f"model: {trace.model}",
+        f"{len(trace)} tokens",
+        "each method on its own scale",
+    )
+    return f"""<style>{NOTEBOOK_STYLE}{GRID_STYLE}</style><main class="vt">
+<h1>{escape(answer_heading(trace))}</h1>
+<p class="meta">{escape(" · ".join(facts))}</p>
 {failures}<div class="grid">{cards}</div>
 <h2>Agreement</h2><p class="small">Rank correlation between methods over patches and question words.</p>
-<div class="scroll">{_matrix(comparison)}</div>
+<div class="scroll">{_agreement(comparison)}</div>
 <h2>Cost</h2><div class="scroll">{_costs(comparison)}</div></main>"""
 
 
 def _card(comparison: Comparison, name: str, result: Attribution) -> str:
     scale = Scale(result)
     pictures = "".join(picture_figure(result, panel, scale) for panel in result.trace.panels)
-    strongest = " · ".join(f"{escape(short(item))} {percent(item.score)}" for item in result.top(4))
+    strongest = " · ".join(f"{escape(short_label(item))} {percent(item.score)}" for item in result.top(4))
     return f"""<section class="card"><h3>{escape(name)}<small>image {percent(result.image_share)} ·
-{seconds(comparison.costs[name].seconds)}</small></h3>{pictures}
+{seconds_text(comparison.costs[name].seconds)}</small></h3>{pictures}
 <p class="text">{shaded_words(result, "question", scale)}</p><p class="small">{strongest}</p>
 <details><summary>response</summary><p class="text">{shaded_words(result, "response", scale)}</p></details></section>"""
 
 
-def _matrix(comparison: Comparison) -> str:
+def _agreement(comparison: Comparison) -> str:
     names = list(comparison.results)
     head = "".join(f'<th class="c">{number + 1}</th>' for number in range(len(names)))
     rows = []
     for number, (name, values) in enumerate(zip(names, comparison.agreement, strict=True)):
-        cells = ""
-        for other, value in zip(names, values, strict=True):
-            level = 0.0 if math.isnan(value) else 0.8 * max(0.0, float(value))
-            style = f"background:rgb{colour(level)};color:{ink(level)}"
-            title = escape(f"{name} and {other}")
-            cells += f'<td><div style="{style}" title="{title}">{correlation(float(value))}</div></td>'
+        cells = "".join(
+            f'<td><div style="{shading(correlation_level(value))}" title="{escape(f"{name} and {other}")}">'
+            f"{correlation_text(value)}</div></td>"
+            for other, value in zip(names, values, strict=True)
+        )
         rows.append(f"<tr><th>{number + 1} {escape(name)}</th>{cells}</tr>")
     return f'<table class="m"><tr><th></th>{head}</tr>{"".join(rows)}</table>'
 
@@ -75,12 +84,12 @@ def _costs(comparison: Comparison) -> str:
     rows = []
     for name, result in comparison.results.items():
         cost = comparison.costs[name]
-        shared = ", ".join(f"{stage} {seconds(spent)}" for stage, spent in cost.shared.items()) or "nothing"
+        shared = ", ".join(f"{stage} {seconds_text(spent)}" for stage, spent in cost.shared.items()) or "nothing"
         chosen = ", ".join(f"{key} {value}" for key, value in result.options.items())
         rows.append(
-            f'<tr><td>{escape(name)}</td><td class="n">{seconds(cost.seconds)}</td><td class="n">'
-            f'{seconds(cost.own_seconds)}</td><td class="n">{megabytes(cost.memory)}</td><td>{escape(shared)}</td>'
-            f'<td class="small">{escape(chosen)}</td></tr>'
+            f'<tr><td>{escape(name)}</td><td class="n">{seconds_text(cost.seconds)}</td><td class="n">'
+            f'{seconds_text(cost.own_seconds)}</td><td class="n">{megabytes_text(cost.memory)}</td>'
+            f'<td>{escape(shared)}</td><td class="small">{escape(chosen)}</td></tr>'
         )
     head = (
         '<tr><th>method</th><th class="n">alone</th><th class="n">added</th><th class="n">memory</th>'

@@ -1,10 +1,11 @@
-"""Evaluation runs, example by example. Clients name runs and items; only names that are on the list are looked up."""
+"""Runs of `vtrace evaluate`, example by example. Only names that are on the list are looked up."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..benchmarks.registry import find_benchmark
 from ..errors import InputError
@@ -50,11 +51,33 @@ class ItemScores:
     image_share: float | None
     seconds: float | None
     curves: dict[str, dict[str, float | None]]  # "image insertion" and so on: rise, mas
-    evidence: dict[str, float | None]
+    evidence: dict[str, float | None]  # how well the known evidence was found
     failure: str | None = None
 
 
-class Runs:
+class FrozenItem(NamedTuple):
+    """The response of an example as it was given in a run, to be explained again."""
+
+    model: str
+    example: Example
+    reply: Reply
+
+
+class ItemPage(NamedTuple):
+    """Some items of a run, and how many there are in all."""
+
+    total: int
+    items: list[ItemFacts]
+
+
+class MeasuredItem(NamedTuple):
+    """One example with everything that was measured on it."""
+
+    facts: ItemFacts
+    scores: list[ItemScores]
+
+
+class EvaluationRuns:
     """The runs in a folder: each a folder with SQLite files in it."""
 
     def __init__(self, folder: Path | None):
@@ -63,24 +86,23 @@ class Runs:
     def all(self) -> list[RunFacts]:
         return [self._facts(name, place) for name, place in sorted(self._places().items())]
 
-    def items(self, name: str, correct: bool | None, offset: int, count: int) -> tuple[int, list[ItemFacts]]:
-        """How many items there are, and some of them."""
+    def items(self, name: str, correct: bool | None, offset: int, count: int) -> ItemPage:
+        """Items in the order of the run; only right or only wrong answers, if that is asked for."""
         rows = read_run(self._place(name), ("item",)).rows.item
         if correct is not None:
             rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
-        return len(rows), [_item(row) for row in rows[offset : offset + count]]
+        return ItemPage(len(rows), [_item(row) for row in rows[offset : offset + count]])
 
-    def item(self, name: str, key: str) -> tuple[ItemFacts, list[ItemScores]]:
+    def item(self, name: str, key: str) -> MeasuredItem:
         rows = self._rows(name, key)
-        return _item(rows.item[0]), _scores(rows)
+        return MeasuredItem(_item(rows.item[0]), _scores(rows))
 
-    def frozen(self, name: str, key: str) -> tuple[str, Example, Reply]:
-        """Model, example and the response as it was given then, to be explained again."""
+    def frozen(self, name: str, key: str) -> FrozenItem:
         place = self._place(name)
         row = self._rows(name, key).item[0]
         settings = read_run(place, ()).settings
         example = find_benchmark(settings["benchmark"]).example(row["number"])
-        return settings["model"], example, Reply(json.loads(row["reply"]), row["finish"])
+        return FrozenItem(settings["model"], example, Reply(json.loads(row["reply"]), row["finish"]))
 
     def _rows(self, name: str, key: str) -> RunRows:
         rows = read_run(self._place(name), item=key).rows

@@ -1,12 +1,12 @@
-// The balance of image and question, the legend, and the ranking.
-import { calibrationWords } from "./calibrate.js";
+// The balance of image and question, the legend, and the ranking of patches and words.
+import { calibrationDetails, calibrationSentence } from "./calibrate.js";
 import { sizeOf } from "./attribution.js";
 import { element, make } from "./dom.js";
 import { colourOf, percent, rankingOf, rgb } from "./scale.js";
 import { nameOfItem } from "./state.js";
 
 const LISTED = 12;
-const LEFT_OUT = "Shown without calibration: image and question scores as they came out of the paths.";
+const LEFT_OUT = "Shown without calibration: image and question scores are not on one scale.";
 
 export function showBalance(trace, view) {
   const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.shown.scores, places));
@@ -19,7 +19,11 @@ export function showBalance(trace, view) {
   bar.children[0].style.backgroundColor = rgb(colourOf(view.stops, 0.8));
   bar.children[1].style.backgroundColor = rgb(colourOf(view.stops, 0.35));
   const left = view.canCalibrate && !view.state.calibrated;
-  element("calibration").textContent = left ? LEFT_OUT : calibrationWords(view.shown.calibration);
+  const { calibration } = view.shown;
+  const details = left ? "" : calibrationDetails(calibration);
+  element("calibration").textContent = left ? LEFT_OUT : calibrationSentence(calibration, view.method.options.calibrate_on);
+  element("calibration-details").textContent = details;
+  element("calibration-details").parentElement.hidden = !details;
 }
 
 export function showLegend(trace, view) {
@@ -27,8 +31,8 @@ export function showLegend(trace, view) {
   element("legend").querySelector(".ramp").style.backgroundImage = `linear-gradient(90deg,${stops})`;
   const negative = view.scale.shares.some((share) => share < 0);
   element("legend-label").textContent =
-    `share of the evidence for ${view.shownTitle}` + (negative ? "; negative shares are not shaded" : "");
-  element("legend-full").textContent = `${percent(view.scale.full)} and more`;
+    `share of all inputs for ${view.shownTitle}` + (negative ? "; negative shares are not shaded" : "");
+  element("legend-full").textContent = `${percent(view.scale.full)} or more`;
 }
 
 /** The table; `act` is {light(k or null), pin(k)}. */
@@ -41,7 +45,7 @@ export function showRanking(trace, view, act) {
     const bar = make("i");
     bar.style.width = `${Math.round(100 * level)}%`;
     bar.style.backgroundColor = rgb(colourOf(view.stops, 0.25 + 0.6 * level));
-    const name = nameOfItem(trace.evidence[k]);
+    const name = nameOfItem(trace.inputs[k]);
     const button = make("button", { type: "button", className: "plain", title: "Follow its paths" }, name);
     button.setAttribute("aria-pressed", k === view.pinned);
     button.addEventListener("click", () => act.pin(k));

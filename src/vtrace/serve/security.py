@@ -1,9 +1,14 @@
-"""The door: who may come in, how much they may bring, and the headers that every answer leaves with."""
+"""Security: who may send requests, how large they may be, and the headers of every answer.
+
+Written by hand: Starlette's TrustedHostMiddleware knows no loopback ranges, and no middleware of Starlette or FastAPI
+limits bodies, checks `Sec-Fetch-Site`, or asks for a token on static files too.
+"""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,16 +17,31 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-COOKIE = "vtrace-token"
-POLICY = "default-src 'none'; frame-ancestors 'none'"
-HEADERS = {
-    "content-security-policy": POLICY,
+TOKEN_COOKIE = "vtrace-token"
+DEFAULT_POLICY = "default-src 'none'; frame-ancestors 'none'"
+SECURITY_HEADERS = {
+    "content-security-policy": DEFAULT_POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on one request and on the queue."""
+
+    upload_bytes: int = 32 * 2**20  # of one request
+    pictures: int = 8
+    pixels: int = 24_000_000  # of all pictures of one request, decoded
+    question: int = 4_000  # characters
+    methods: int = 6
+    new_tokens: int = 1024
+    waiting: int = 16  # requests in the queue
+    patience: float = 30.0  # seconds without anyone asking before a request counts as abandoned
+    grace: float = 30.0  # seconds that the running request has to finish when the server stops
 
 
 def is_loopback(host: str) -> bool:
@@ -49,11 +69,11 @@ class Guard:
         await app(scope, self._counted(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        """The answer to a request that does not get past the door."""
+        """The answer to a request that is not let in; None if it is."""
         host = headers.get("host", "")
         if not self.token and not is_loopback(_hostname(host)):
             # A page elsewhere can point its own name at 127.0.0.1; the browser then names that host here.
-            return _refuse(421, "this server answers to localhost only")
+            return _refuse(421, "this server answers requests for localhost only")
         if scope["method"] not in ("GET", "HEAD", "OPTIONS") and _from_elsewhere(headers, host):
             return _refuse(403, "requests from other sites are refused")
         if self.token and not self._knows_token(headers):
@@ -68,26 +88,26 @@ class Guard:
         if scheme.lower() == "bearer" and self._same(given.strip()):
             return True
         try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(TOKEN_COOKIE)
         except CookieError:
             return False
         return cookie is not None and self._same(cookie.value)
 
     def _sign_in(self, scope: Scope) -> Response:
-        """`/?token=…` trades the token for a cookie, so that it does not stay in the address."""
+        """`/?token=…` exchanges the token for a cookie, so that it does not stay in the address."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and self._same(given):
             answer: Response = RedirectResponse("/", 303)
-            answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+            answer.set_cookie(TOKEN_COOKIE, self.token, httponly=True, samesite="strict", path="/")
             return answer
         how = "open the address that 'vtrace serve' printed, or send 'Authorization: Bearer TOKEN'"
-        return _refuse(401, f"a token is needed: {how}", {"www-authenticate": "Bearer"})
+        return _refuse(401, f"a token is required: {how}", {"www-authenticate": "Bearer"})
 
     def _same(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
     def _counted(self, receive: Receive) -> Receive:
-        """Bodies without a length are counted as they come."""
+        """Bodies without a length are counted as they arrive."""
         seen = 0
 
         async def counted() -> Message:
@@ -127,7 +147,7 @@ def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 

@@ -1,4 +1,4 @@
-"""The history: one SQLite file. A result is in it, whole, before anyone is told that it is finished."""
+"""The history: one SQLite file. A result is written whole, before anyone is told that it is finished."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InputError
+from .job import EndedStatus, JobRequest, JobStatus
 
-VERSION = 1
-FINAL = ("done", "failed", "cancelled", "interrupted")
+HISTORY_VERSION = 2
+STOPPED = "the server was stopped"
 _TABLES = """
 CREATE TABLE explanation (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, created REAL NOT NULL, seconds REAL,
@@ -30,12 +31,12 @@ _FACTS = "number, id, status, created, seconds, model, methods, target, question
 
 
 @dataclass(frozen=True)
-class Record:
+class HistoryRecord:
     """What is known of one explanation."""
 
     number: int
     id: str
-    status: str  # waiting, running, done, failed, cancelled or interrupted
+    status: JobStatus
     created: float  # seconds since 1970
     seconds: float | None  # of work
     model: str
@@ -47,7 +48,14 @@ class Record:
     error: str | None
 
 
-class Store:
+class MethodDocument(NamedTuple):
+    """The attribution of one method, as JSON."""
+
+    method: str
+    document: dict[str, Any]
+
+
+class History:
     """Explanations on disk. One server at a time; its threads take turns."""
 
     def __init__(self, path: Path):
@@ -69,13 +77,16 @@ class Store:
         except sqlite3.Error as error:
             self._lock.close()
             raise InputError(f"{path} is not a usable history ({error}); choose another --store") from error
+        except InputError:
+            self._lock.close()
+            raise
 
     def _open(self) -> sqlite3.Connection:
         self.path.touch(mode=0o600)  # pictures and questions are nobody else's business
         db = sqlite3.connect(self.path, check_same_thread=False)
         try:
             self._prepare(db)
-        except sqlite3.Error:
+        except (sqlite3.Error, InputError):
             db.close()
             raise
         return db
@@ -86,32 +97,33 @@ class Store:
         db.execute("PRAGMA foreign_keys = ON")
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found == 0 and not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-            db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
-        elif found != VERSION:
-            raise sqlite3.DatabaseError(f"version {found}, this program reads version {VERSION}")
+            db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {HISTORY_VERSION}; COMMIT;")
+        elif found != HISTORY_VERSION:
+            age = "an older" if 0 < found < HISTORY_VERSION else "another"
+            raise InputError(f"{self.path} was made by {age} version of VTrace; move it away or choose another --store")
         with db:
             db.execute(
-                "UPDATE explanation SET status = 'interrupted', error = 'the server was stopped' "
-                "WHERE status IN ('waiting', 'running')"
+                "UPDATE explanation SET status = 'interrupted', error = ? WHERE status IN ('waiting', 'running')",
+                (STOPPED,),
             )
 
-    def add(
-        self, id: str, model: str, methods: Sequence[str], target: str, question: str, thumbnail: bytes
-    ) -> None:  # fmt: skip
+    def add(self, request: JobRequest, thumbnail: bytes) -> None:
         """A request that has been let into the queue."""
+        methods = json.dumps(list(request.methods))
+        question = request.example.question
         self._write(
             "INSERT INTO explanation (id, status, created, model, methods, target, question, thumbnail) "
             "VALUES (?, 'waiting', ?, ?, ?, ?, ?, ?)",
-            (id, time.time(), model, json.dumps(list(methods)), target, question, thumbnail),
+            (request.id, time.time(), request.model, methods, request.target, question, thumbnail),
         )
 
     def begin(self, id: str) -> None:
         self._write("UPDATE explanation SET status = 'running' WHERE id = ?", (id,))
 
     def finish(
-        self, id: str, results: Sequence[tuple[str, dict[str, Any]]], response: str, answer: str | None, seconds: float
+        self, id: str, results: Sequence[MethodDocument], response: str, answer: str | None, seconds: float
     ) -> None:
-        """Results (method, document) and the new status, in one transaction."""
+        """Results and the new status, in one transaction."""
         packed = [
             (id, place, method, zlib.compress(json.dumps(document, ensure_ascii=False).encode(), 1))
             for place, (method, document) in enumerate(results)
@@ -123,19 +135,19 @@ class Store:
                 (response, answer, seconds, id),
             )
 
-    def end(self, id: str, status: str, error: str, response: str, seconds: float | None = None) -> None:
-        """It came to nothing, and this is why. What is finished already stays so."""
+    def end(self, id: str, status: EndedStatus, error: str, response: str, seconds: float | None = None) -> None:
+        """There is no result, and this is why. What is finished already stays finished."""
         self._write(
             "UPDATE explanation SET status = ?, error = ?, response = ?, seconds = ? WHERE id = ? AND status != 'done'",
             (status, error, response or None, seconds, id),
         )
 
-    def find(self, id: str) -> Record | None:
+    def find(self, id: str) -> HistoryRecord | None:
         rows = self._read(f"SELECT {_FACTS} FROM explanation WHERE id = ?", (id,))
         return _record(rows[0]) if rows else None
 
-    def history(self, before: int | None, count: int) -> list[Record]:
-        """Newest first, from before a number."""
+    def page(self, before: int | None, count: int) -> list[HistoryRecord]:
+        """Newest first; only those with a smaller number than `before`."""
         rows = self._read(
             f"SELECT {_FACTS} FROM explanation WHERE ?1 IS NULL OR number < ?1 ORDER BY number DESC LIMIT ?2",
             (before, count),
@@ -168,5 +180,5 @@ class Store:
             return self._db.execute(statement, values).fetchall()
 
 
-def _record(row: sqlite3.Row) -> Record:
-    return Record(**{**dict(row), "methods": json.loads(row["methods"])})
+def _record(row: sqlite3.Row) -> HistoryRecord:
+    return HistoryRecord(**{**dict(row), "methods": json.loads(row["methods"])})

@@ -1,0 +1,109 @@
+"""Small multiples: each method's patches and question words, and how far the methods agree."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from ...methods.comparison import Comparison
+from ...types import Panel
+from ...viewer.palette import ink
+from ..scale import Scale
+from ..shaded_figure import (
+    FAINT,
+    INK,
+    LINE,
+    MARGIN,
+    TEXT_SIZE,
+    PanelSize,
+    PlacedWord,
+    Sheet,
+    draw_picture,
+    fill_colour,
+    layout,
+    panel_size,
+    ruler,
+    write_lines,
+    write_png,
+)
+from ..wording import answer_heading, correlation_level, correlation_text, percent, seconds_text, short_label
+
+CARD, CARD_GAP, HEAD = 3.0, 0.4, 0.75  # inches
+COLUMNS, POINTS = 4, 8.5
+CELL = 0.34  # inches of one correlation
+
+
+def draw_comparison(comparison: Comparison, path: Path) -> None:
+    """Write the figure as PNG."""
+    write_png(comparison_figure(comparison), path, dpi=130)
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """A card for every method, and the matrix of correlations below."""
+    trace, results = comparison.trace, comparison.results
+    columns = min(COLUMNS, max(2, len(results)))
+    rows = math.ceil(len(results) / columns)
+    sizes = {panel: panel_size(trace, panel, CARD) for panel in trace.panels}
+    lines = {name: layout(result, CARD, ruler(POINTS), ("question",))[1:-1] for name, result in results.items()}
+    words = max(LINE * POINTS / TEXT_SIZE * len(x) for x in lines.values())
+    card = 0.45 + sum(size.height + 0.12 for size in sizes.values()) + words + 0.5
+    below = MARGIN + HEAD + rows * (card + CARD_GAP)
+    matrix = CELL * len(results) + 1.0 if len(results) > 1 else 0
+    sheet = Sheet.of_size(columns * CARD + (columns - 1) * CARD_GAP + 2 * MARGIN, below + matrix + MARGIN)
+    _heading(sheet.canvas, comparison)
+    for number, name in enumerate(results):
+        left = MARGIN + number % columns * (CARD + CARD_GAP)
+        top = MARGIN + HEAD + number // columns * (card + CARD_GAP)
+        _card(sheet, comparison, name, sizes, lines[name], left, top)
+    if matrix:
+        _agreement(sheet.canvas, comparison, MARGIN, below + 0.2)
+    return sheet.figure
+
+
+def _heading(canvas: Axes, comparison: Comparison) -> None:
+    title = answer_heading(comparison.trace)
+    canvas.text(MARGIN, MARGIN, title, fontsize=14, color=INK, fontweight="bold", va="center", parse_math=False)
+    about = (
+        f"What {len(comparison.results)} methods say it relies on · target: {comparison.target.name} · model: "
+        f"{comparison.trace.model} · each method on its own scale, from 0 to its strongest patch or word"
+    )
+    canvas.text(MARGIN, MARGIN + 0.3, about, fontsize=8.5, color=FAINT, va="center", parse_math=False)
+
+
+def _card(
+    sheet: Sheet, comparison: Comparison, name: str, sizes: dict[Panel, PanelSize], lines: list[list[PlacedWord]],
+    left: float, top: float,
+) -> None:  # fmt: skip
+    result, canvas = comparison.results[name], sheet.canvas
+    scale = Scale(result)
+    canvas.text(left, top, name, fontsize=11.5, color=INK, fontweight="bold", va="center")
+    about = f"image {percent(result.image_share)} · {seconds_text(comparison.costs[name].seconds)}"
+    canvas.text(left + CARD, top, about, fontsize=8, color=FAINT, ha="right", va="center")
+    y = top + 0.2
+    for panel, size in sizes.items():
+        draw_picture(sheet.axes_at(left, y, *size), result, panel, scale)
+        y += size.height + 0.12
+    y = write_lines(canvas, lines, left, y + 0.03, scale, POINTS)
+    strongest = "   ".join(f"{short_label(item)} {percent(item.score)}" for item in result.top(3))
+    canvas.text(left, y + 0.02, strongest, fontsize=7.5, color=FAINT, va="center", parse_math=False)
+
+
+def _agreement(canvas: Axes, comparison: Comparison, left: float, top: float) -> None:
+    """Rank correlations as shaded cells, the column named by the row's number."""
+    label = 1.75
+    title = "RANK CORRELATION OVER PATCHES AND QUESTION WORDS"
+    canvas.text(left, top, title, fontsize=8, color=FAINT, va="center", fontweight="bold")
+    for row, (name, values) in enumerate(zip(comparison.results, comparison.agreement, strict=True)):
+        y = top + 0.45 + CELL * row
+        canvas.text(left, y + CELL / 2, f"{row + 1}  {name}", fontsize=8.5, color=INK, va="center")
+        canvas.text(left + label + CELL * (row + 0.5), top + 0.3, str(row + 1), fontsize=8, color=FAINT, ha="center")
+        for column, value in enumerate(values):
+            level = correlation_level(value)
+            x = left + label + CELL * column
+            canvas.add_patch(Rectangle((x, y), CELL - 0.02, CELL - 0.02, fc=fill_colour(level), ec="none"))
+            middle = (x + CELL / 2 - 0.01, y + CELL / 2)
+            canvas.text(*middle, correlation_text(value), fontsize=7, color=ink(level), ha="center", va="center")

@@ -1,0 +1,201 @@
+"""Pictures with shaded patches and lines of shaded words, drawn with matplotlib."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from ..attribution.result import Attribution
+from ..types import Kind, Panel, Trace, Word
+from ..viewer.palette import colour, ink
+from .scale import Scale
+from .wording import panel_title
+
+MARGIN = 0.45  # inches around a figure
+INK, FAINT = "#1f1a24", "#746c7b"
+LINE, TEXT_SIZE = 0.315, 11.5  # line height in inches, and the text size in points that it belongs to
+BLANK = 0.075  # inches between words
+TextRuler = Callable[[str], float]
+
+
+class Sheet(NamedTuple):
+    """An empty figure, and axes over all of it in inches from the top left corner."""
+
+    figure: Figure
+    canvas: Axes
+
+    @classmethod
+    def of_size(cls, width: float, height: float) -> Sheet:
+        figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(figure)
+        canvas = figure.add_axes((0, 0, 1, 1))
+        canvas.set_xlim(0, width)
+        canvas.set_ylim(height, 0)
+        canvas.axis("off")
+        return cls(figure, canvas)
+
+    def axes_at(self, left: float, top: float, width: float, height: float) -> Axes:
+        """Axes of their own at a place in inches."""
+        wide, high = self.figure.get_size_inches()
+        return self.figure.add_axes((left / wide, 1 - (top + height) / high, width / wide, height / high))
+
+
+class PanelSize(NamedTuple):
+    """In inches."""
+
+    width: float
+    height: float
+
+
+class PlacedWord(NamedTuple):
+    """A word or a title at its place in a line."""
+
+    x: float  # inches from the left
+    text: str
+    width: float
+    word: Word | None  # None for a title
+    underlined: bool  # part of the target
+
+
+def write_png(figure: Figure, path: Path, dpi: int) -> None:
+    with _any_script():
+        figure.savefig(path, format="png", dpi=dpi, facecolor="white")
+
+
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """A letter that the font does not have is drawn as a box, which says enough."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield
+
+
+def fill_colour(strength: float) -> np.ndarray:
+    """Red, green and blue from 0 to 1, as matplotlib takes them."""
+    return np.array(colour(strength)) / 255
+
+
+def panel_size(trace: Trace, panel: Panel, width: float) -> PanelSize:
+    """Thumbnails are drawn smaller, as the model sees them."""
+    wide = width * (0.45 if panel.view else 1.0)
+    image = trace.images[panel.image]
+    return PanelSize(wide, wide * image.height / image.width)
+
+
+def draw_picture(axes: Axes, attribution: Attribution, panel: Panel, scale: Scale) -> None:
+    """The picture in grey, each patch tinted by its strength; the strongest ones outlined, in their own colours."""
+    trace = attribution.trace
+    image = trace.images[panel.image]
+    grey = np.asarray(image.convert("L").convert("RGB"), dtype=float) / 255
+    shown = 0.35 + 0.65 * grey
+    original = np.asarray(image, dtype=float) / 255
+    patches = [p for p in trace.patches if (p.image, p.view) == panel]
+    for patch in patches:
+        left, top, right, bottom = (round(v) for v in patch.box)
+        level = scale.strength(patch.position)
+        weight = 0.12 + 0.42 * level
+        base = 0.5 * original[top:bottom, left:right] + 0.5 * shown[top:bottom, left:right]
+        shown[top:bottom, left:right] = (1 - weight) * base + weight * fill_colour(level)
+    axes.imshow(shown, interpolation="bilinear")
+    for patch in patches:
+        if patch.position in scale.outlined:
+            x, y, x_end, y_end = patch.box
+            edge = fill_colour(max(0.45, scale.strength(patch.position)))
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), x_end - x, y_end - y, fill=False, lw=1.6, ec=edge))
+    if title := panel_title(attribution, panel):
+        axes.set_title(title, fontsize=8, color=FAINT, loc="left", pad=3)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def layout(
+    attribution: Attribution, width: float, measure: TextRuler, kinds: Sequence[Kind] = ("question", "response")
+) -> list[list[PlacedWord]]:
+    """Lines for question and response, each under its title, with an empty line at the end."""
+    trace = attribution.trace
+    targeted = set(attribution.target.positions)
+    lines: list[list[PlacedWord]] = []
+    for kind in kinds:
+        lines += [[PlacedWord(0.0, kind.upper(), 0.0, None, False)], []]
+        x = 0.0
+        for word in (w for w in trace.words if w.kind == kind and not w.text.startswith("<|")):
+            size = measure(word.text)
+            x += 0 if x == 0 or _is_glued(trace, word) else BLANK
+            if x > 0 and (x + size > width or _begins_line(trace, word)):
+                lines.append([])
+                x = 0.0
+            underlined = bool(targeted & set(range(word.start, word.stop)))
+            lines[-1].append(PlacedWord(x, word.text, size, word, underlined))
+            x += size
+        lines.append([])
+    return lines
+
+
+def _is_glued(trace: Trace, word: Word) -> bool:
+    """Whether there is no blank in front of the word."""
+    low, high = trace.offsets[word.start].start, trace.offsets[word.stop - 1].stop
+    return not trace.text[low:high][:1].isspace() and not trace.text[low - 1 : low].isspace()
+
+
+def _begins_line(trace: Trace, word: Word) -> bool:
+    """After a line break of the response, or after a turn or a picture."""
+    low = trace.offsets[word.start].start
+    ended = word.kind == "response" and "\n" in trace.text[trace.offsets[word.start - 1].start : low + 1]
+    return ended or trace.kinds[word.start - 1] != word.kind
+
+
+def write_lines(
+    canvas: Axes, lines: Sequence[Sequence[PlacedWord]], left: float, top: float, scale: Scale,
+    points: float = TEXT_SIZE,
+) -> float:  # fmt: skip
+    """Shaded words, one line below the other; returns where they end."""
+    zoom = points / TEXT_SIZE
+    y = top + 0.12
+    for line in lines:
+        for placed in line:
+            if placed.word is None:
+                canvas.text(left, y, placed.text, fontsize=8 * zoom**0.5, color=FAINT, va="center", fontweight="bold")
+            else:
+                level = scale.strength(placed.word.start, placed.word.stop)
+                _write_word(canvas, placed, left + placed.x, y, level, points)
+        y += LINE * zoom
+    return y
+
+
+def _write_word(canvas: Axes, placed: PlacedWord, x: float, y: float, level: float, points: float) -> None:
+    zoom = points / TEXT_SIZE
+    if level > 0.02:
+        box = FancyBboxPatch(
+            (x - 0.02, y - 0.115 * zoom), placed.width + 0.04, 0.23 * zoom,
+            boxstyle="round,pad=0,rounding_size=0.04", fc=fill_colour(level), ec="none",
+        )  # fmt: skip
+        canvas.add_patch(box)
+    canvas.text(x, y, placed.text, fontsize=points, color=ink(level), va="center_baseline", parse_math=False)
+    if placed.underlined:
+        below = [y + 0.135 * zoom] * 2
+        canvas.plot([x, x + placed.width], below, color=INK, lw=1.1, solid_capstyle="butt")
+
+
+def ruler(points: float = TEXT_SIZE) -> TextRuler:
+    """Width of a text in inches, in the font of the figure."""
+    figure = Figure(figsize=(1, 1), dpi=100)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    sample = figure.text(0, 0, "", fontsize=points, parse_math=False)
+
+    def measure(text: str) -> float:
+        sample.set_text(text)
+        with _any_script():
+            return sample.get_window_extent(renderer).width / 100
+
+    return measure

@@ -1,0 +1,45 @@
+"""Shaded words and figures in a terminal."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+from ..attribution.result import Attribution
+from ..viewer.palette import css_colour, ink
+from .scale import Scale
+
+
+def backdrop(strength: float) -> str:
+    """Readable text on the colour of a strength."""
+    return f"{ink(strength)} on {css_colour(strength)}"
+
+
+def facts_table(*rows: tuple[str, Text]) -> Table:
+    """Names and values below each other."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def answer_line(answer: str | None) -> Text:
+    return Text(answer or "(no 'Final answer:' line)", "bold")
+
+
+def shaded_response(attribution: Attribution) -> Text:
+    """The response with each word on the colour of its strength."""
+    trace = attribution.trace
+    scale = Scale(attribution)
+    text = Text()
+    end = trace.offsets[trace.prompt_length][0]
+    for word in (w for w in trace.words if w.kind == "response" and not w.text.startswith("<|")):
+        low, high = trace.offsets[word.start][0], trace.offsets[word.stop - 1][1]
+        level = scale.strength(word.start, word.stop)
+        piece = trace.text[max(low, end) : high]
+        blank = len(piece) - len(piece.lstrip())
+        text.append(piece[:blank]).append(piece[blank:], backdrop(level) if level > 0.08 else "")
+        end = max(end, high)
+    return text

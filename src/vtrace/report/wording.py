@@ -1,0 +1,89 @@
+"""Numbers and names as every report writes them."""
+
+from __future__ import annotations
+
+import math
+
+from ..attribution.result import Attribution, RankedInput
+from ..methods.comparison import Comparison
+from ..types import Panel, Trace
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}" if share >= 0.001 else "<0.1%"
+
+
+def seconds_text(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def megabytes_text(size: int | None) -> str:
+    """From bytes; None where the system does not tell."""
+    return "–" if size is None else f"{size / 1e6:.0f} MB"
+
+
+def correlation_text(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}".replace("0.", ".").replace("1.00", "1")
+
+
+def correlation_level(value: float) -> float:
+    """How strongly a correlation is shaded: never so dark that its figures are hard to read."""
+    return 0.0 if math.isnan(value) else 0.8 * max(0.0, float(value))
+
+
+def quoted_label(item: RankedInput) -> str:
+    """A patch by its place, or a word in quotes."""
+    return item.label if item.kind == "image" else f"“{item.label}”"
+
+
+def short_label(item: RankedInput) -> str:
+    """The same in few letters: a patch by row and column."""
+    return quoted_label(item).replace("patch row ", "r").replace(" column ", "c") if item.box else quoted_label(item)
+
+
+def answer_heading(trace: Trace) -> str:
+    return f"Answer: {trace.answer_text}" if trace.answer_text else "No final answer"
+
+
+def panel_title(attribution: Attribution, panel: Panel) -> str:
+    """Name and share of one of several pictures or views; empty for the only one."""
+    name = attribution.trace.panel_name(panel)
+    if not name and len(attribution.trace.panels) > 1:
+        name = "picture"
+    return f"{name}: {percent(attribution.panel_share(panel))}" if name else ""
+
+
+def cost_remarks(comparison: Comparison) -> dict[str, str]:
+    """What each method cost, in a few words."""
+    return {
+        name: f"{seconds_text(cost.seconds)} on its own, {megabytes_text(cost.memory)}"
+        for name, cost in comparison.costs.items()
+    }
+
+
+def calibration_sentence(attribution: Attribution) -> str:
+    """What hiding the image or the question does to the response, which sets their balance; or why it does not."""
+    c = attribution.calibration
+    if not c.applied:
+        return f"Calibration {c.status}."
+    what = attribution.options.get("calibrate_on", "response")
+    verb = "" if (c.image_damage < 0) == (c.text_damage < 0) else f"{_change(c.text_damage)} it "
+    return (
+        f"Hiding the image {_change(c.image_damage)} the log-likelihood of the {what} "
+        f"by {abs(c.image_damage):.1f} nats, hiding the question {verb}by {abs(c.text_damage):.1f}."
+    )
+
+
+def calibration_details(attribution: Attribution) -> str:
+    """The rest of the calibration, for those who ask; empty where there is none."""
+    c = attribution.calibration
+    if not c.applied:
+        return ""
+    return (
+        f"Hiding both {_change(c.joint_damage)} it by {abs(c.joint_damage):.1f} nats. "
+        f"Image scores are multiplied by λ = {c.scale:.3g}."
+    )
+
+
+def _change(damage: float) -> str:
+    return "raises" if damage < 0 else "lowers"

@@ -1,0 +1,102 @@
+"""A job: one request on its way to a result, watched from other threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal, TypedDict, Unpack
+
+from ..tracing.generate import Reply
+from ..types import Example
+
+ExplainedTarget = Literal["response", "answer"]
+JobStatus = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
+EndedStatus = Literal["failed", "cancelled", "interrupted"]  # without a result
+FINAL: tuple[JobStatus, ...] = ("done", "failed", "cancelled", "interrupted")
+
+
+class JobCancelled(Exception):
+    """Raised inside the work when nobody wants it any more."""
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What is to be explained, checked and decoded."""
+
+    id: str
+    model: str
+    methods: tuple[str, ...]
+    target: ExplainedTarget
+    example: Example
+    reply: Reply | None = None  # of a response that is known already
+
+
+@dataclass(frozen=True)
+class JobState:
+    """How far a job is. The text only ever grows."""
+
+    status: JobStatus = "waiting"
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    text: str = ""
+    error: str | None = None
+
+
+class _Changes(TypedDict, total=False):
+    status: JobStatus
+    stage: str
+    done: int
+    total: int
+    text: str
+    error: str | None
+
+
+class ExplanationJob:
+    """A request, its state, and who is watching."""
+
+    def __init__(self, request: JobRequest):
+        self.request = request
+        self.state = JobState()
+        self.place = 0  # in the queue; 1 is next
+        self.stopped = ""  # why it should stop
+        self._watchers: list[Callable[[], object]] = []
+        self.seen = time.monotonic()  # when someone last asked for it
+
+    def update(self, **changes: Unpack[_Changes]) -> None:
+        """Called by the one thread that owns the job at the time."""
+        self.state = replace(self.state, **changes)
+        self.notify()
+
+    def notify(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher()
+
+    @contextmanager
+    def watched(self, watcher: Callable[[], object]) -> Iterator[None]:
+        """`watcher` is called after every change, from any thread; meanwhile the job counts as wanted."""
+        self._watchers.append(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.remove(watcher)
+            self.touch()
+
+    def touch(self) -> None:
+        """Someone asked for it."""
+        self.seen = time.monotonic()
+
+    def abandoned(self, patience: float) -> bool:
+        """Whether nobody has watched it, or asked for it, for so many seconds."""
+        return not self._watchers and time.monotonic() - self.seen > patience
+
+    def stop(self, why: str) -> None:
+        """Ask the work to end at its next check."""
+        self.stopped = self.stopped or why
+
+    def check(self) -> None:
+        """Called between the steps of the work."""
+        if self.stopped:
+            raise JobCancelled(self.stopped)

@@ -1,0 +1,98 @@
+"""What the HTTP interface answers, as pydantic models."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from .evaluation_runs import ItemFacts, ItemScores
+from .history import HistoryRecord
+from .job import ExplainedTarget, JobStatus
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    detail: str
+
+
+class MethodFacts(BaseModel):
+    """A method that can be chosen."""
+
+    name: str
+    about: str
+    cost: str = Field(description="Forward passes.")
+    speed: str
+
+
+class ExampleFacts(BaseModel):
+    """An embedded example."""
+
+    key: str
+    question: str
+
+
+class ServerFacts(BaseModel):
+    """What this server can do, and what it accepts."""
+
+    version: str
+    models: list[str]
+    methods: list[MethodFacts]
+    targets: list[ExplainedTarget]
+    examples: list[ExampleFacts]
+    limits: dict[str, float]
+
+
+class Explanation(BaseModel):
+    """One explanation: how far it is, and what it found."""
+
+    id: str
+    number: int = Field(description="Counts up; `before` of the history takes it.")
+    status: JobStatus
+    place: int = Field(description="Place in the queue: 1 is next, 0 is not waiting.")
+    created: float = Field(description="Seconds since 1970.")
+    seconds: float | None = Field(description="Spent on the work.")
+    model: str
+    methods: list[str]
+    target: str
+    question: str
+    response: str | None
+    answer: str | None
+    error: str | None
+
+    @classmethod
+    def of(cls, record: HistoryRecord, place: int) -> Explanation:
+        return cls(**asdict(record), place=place)
+
+
+class ProgressEvent(BaseModel):
+    """One server-sent event: how far a job is, and the new part of the response."""
+
+    status: JobStatus
+    place: int
+    stage: str
+    done: int
+    total: int
+    text: str
+    error: str | None
+
+
+class RunItems(BaseModel):
+    """One page of a run."""
+
+    total: int
+    items: list[ItemFacts]
+
+
+class RunItem(BaseModel):
+    """One example of a run with everything that was measured on it."""
+
+    facts: ItemFacts
+    scores: list[ItemScores]
+
+
+def refusals(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """The statuses an operation can be refused with, for the description of the interface."""
+    return {code: {"model": Problem} for code in codes}
