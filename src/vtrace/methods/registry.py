@@ -132,8 +132,8 @@ METHODS: dict[str, Method] = {
         "1 + 1 per input, with the vision tower", "slow", "reference", reference=True,
     ),
     "ig": Method(
-        integrated_gradients, "gradients integrated from padded to real inputs", (BACKWARD,), "2 + steps x (1 + 1 backward)",
-        "slow", "as published, on embeddings",
+        integrated_gradients, "gradients integrated from padded to real inputs", (BACKWARD,),
+        "2 + steps x (1 + 1 backward)", "slow", "as published, on embeddings",
     ),
     "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", "quick", "control"),
     "attention": Method(attention, "attention weights of the target", (LAYERS,), "1", status="control"),
