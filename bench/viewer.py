@@ -1,9 +1,9 @@
 """Size and speed of the viewer at 1,500 tokens: `python bench/viewer.py [--json]`.
 
-A synthetic trace: 1,000 prompt tokens, most of them patches of a photograph-like picture, 500 response tokens, and
-a W whose edges are spread over several orders of magnitude with most of them present, which is what compresses
-least. Times are the median over targets in Chromium, from the click to the end of the next frame's work; on a busy
-machine the processor time of the page's thread says what a free one would take.
+The trace is synthetic: 1,000 prompt tokens, most of them patches of a picture like a photograph, 500 response tokens,
+and a W with most edges present, spread over several orders of magnitude, which compresses worst. Times are medians
+over targets in Chromium, from the click to the end of the next frame's work. On a busy machine, the processor time of
+the page's thread shows what an idle one would need.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,8 +26,11 @@ from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import score
 from vtrace.attribution.result import Attribution
 from vtrace.tracing.targets import find_target
-from vtrace.types import Patch, Trace, Word
+from vtrace.types import Box, Kind, Patch, Span, Trace, Word
 from vtrace.viewer.page import concatenate, page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 LIMITS = {"megabytes": 3.0, "retarget_ms": 100.0}  # what we hold ourselves to
 GRID = (28, 32)  # rows and columns of patches: 896 of the 1,000 prompt tokens
@@ -78,30 +82,47 @@ async ([data, names]) => {
 """
 
 
-def synthetic(tokens: int, response: int, seed: int = 0):
+def synthetic(tokens: int, response: int, seed: int = 0) -> Attribution:
     """A trace of that size with a picture, and its attribution."""
     rng = np.random.default_rng(seed)
     prompt = tokens - response
     rows, columns = GRID if prompt > 950 else (8, 8)
     patches = tuple(
-        Patch(10 + r * columns + c, 0, r, c, (c * 32.0, r * 32.0, c * 32.0 + 32, r * 32.0 + 32))
-        for r in range(rows) for c in range(columns)
-    )  # fmt: skip
-    kinds = ["template"] * 10 + ["image"] * len(patches) + ["question"] * (prompt - 14 - len(patches))
-    kinds += ["template"] * 4 + ["response"] * response
+        Patch(10 + r * columns + c, 0, r, c, Box(c * 32.0, r * 32.0, c * 32.0 + 32, r * 32.0 + 32))
+        for r in range(rows)
+        for c in range(columns)
+    )
+    kinds: list[Kind] = ["template"] * 10
+    kinds += ["image"] * len(patches)
+    kinds += ["question"] * (prompt - 14 - len(patches))
+    kinds += ["template"] * 4
+    kinds += ["response"] * response
     text = "".join(f" w{p}" for p in range(tokens))
     ends = np.cumsum([len(f" w{p}") for p in range(tokens)]).tolist()
-    offsets = tuple(zip([0, *ends[:-1]], ends, strict=True))
+    offsets = tuple(Span(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True))
     words = tuple(Word(f"w{p}", p, p + 1, kind) for p, kind in enumerate(kinds) if kind != "image")
     noise = rng.integers(0, 256, (rows * 8, columns * 8, 3), dtype=np.uint8)
     image = Image.fromarray(noise).resize((columns * 32, rows * 32), Image.Resampling.BICUBIC)
     trace = Trace(
-        model="synthetic", images=(image.filter(ImageFilter.GaussianBlur(2)),), system="", question="synthetic",
-        ids=tuple(range(tokens)), prompt_length=prompt, text=text, offsets=offsets, kinds=tuple(kinds),
-        patches=patches, words=words, response_span=(offsets[prompt][0], len(text)),
-        sentences=tuple((offsets[p][0], offsets[min(p + 24, tokens - 1)][1]) for p in range(prompt, tokens, 25)),
-        reasoning=(offsets[prompt][0], offsets[-6][1]), answer=(offsets[-5][0], len(text)), finish="stop",
-    )  # fmt: skip
+        model="synthetic",
+        images=(image.filter(ImageFilter.GaussianBlur(2)),),
+        system="",
+        question="synthetic",
+        ids=tuple(range(tokens)),
+        prompt_length=prompt,
+        text=text,
+        offsets=offsets,
+        kinds=tuple(kinds),
+        patches=patches,
+        words=words,
+        response_span=Span(offsets[prompt].start, len(text)),
+        sentences=tuple(
+            Span(offsets[p].start, offsets[min(p + 24, tokens - 1)].stop) for p in range(prompt, tokens, 25)
+        ),
+        reasoning=Span(offsets[prompt].start, offsets[-6].stop),
+        answer=Span(offsets[-5].start, len(text)),
+        finish="stop",
+    )
     edges = np.exp(rng.normal(-4, 1.8, (tokens, tokens))) * (rng.random((tokens, tokens)) < 0.97)
     pairwise = torch.from_numpy(np.triu(edges, 1).astype(np.float32))
     likelihoods = rng.normal(-1, 0.5, (4, response)) - np.array([[0], [1.0], [0.6], [1.4]])
@@ -117,7 +138,7 @@ def chromium() -> str | None:
     return os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
-def measure(attribution, targets: int) -> dict:
+def measure(attribution: Attribution, targets: int) -> dict[str, Any]:
     from playwright.sync_api import sync_playwright
 
     text = page([attribution])
@@ -152,7 +173,7 @@ def measure(attribution, targets: int) -> dict:
     }
 
 
-def retarget_processor_ms(opened, chosen: list[int]) -> float:
+def retarget_processor_ms(opened: Page, chosen: list[int]) -> float:
     """Processor time of the page's thread for one retarget, which does not depend on what else the machine does."""
     session = opened.context.new_cdp_session(opened)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
@@ -166,7 +187,7 @@ def retarget_processor_ms(opened, chosen: list[int]) -> float:
     return round(1000 * (spent() - began) / len(chosen), 1)
 
 
-def largest_error(browser, attribution, text: str) -> float:
+def largest_error(browser: Browser, attribution: Attribution, text: str) -> float:
     """How far shares computed by the page's own maths are from Python's, relative to the strongest; over sentences."""
     names = [f"sentence {k + 1}" for k in range(len(attribution.trace.sentences))][::5]
     opened = browser.new_page()

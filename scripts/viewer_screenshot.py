@@ -11,12 +11,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 
 import vtrace
 
 PLACE = Path(__file__).parents[1] / "docs" / "viewer.png"
-SIZE = {"width": 1440, "height": 1000}
+SIZE: ViewportSize = {"width": 1440, "height": 1000}
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ class ItemScores:
     failure: str | None = None
 
 
-class FrozenItem(NamedTuple):
+class RunResponse(NamedTuple):
     """The response of an example as it was given in a run, to be explained again."""
 
     model: str
@@ -97,12 +97,12 @@ class EvaluationRuns:
         rows = self._rows(name, key)
         return MeasuredItem(_item(rows.item[0]), _scores(rows))
 
-    def frozen(self, name: str, key: str) -> FrozenItem:
+    def frozen(self, name: str, key: str) -> RunResponse:
         place = self._place(name)
         row = self._rows(name, key).item[0]
         settings = read_run(place, ()).settings
         example = find_benchmark(settings["benchmark"]).example(row["number"])
-        return FrozenItem(settings["model"], example, Reply(json.loads(row["reply"]), row["finish"]))
+        return RunResponse(settings["model"], example, Reply(json.loads(row["reply"]), row["finish"]))
 
     def _rows(self, name: str, key: str) -> RunRows:
         rows = read_run(self._place(name), item=key).rows

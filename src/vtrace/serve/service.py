@@ -13,7 +13,7 @@ from ..attribution.result import Attribution
 from ..errors import InputError, VTraceError
 from ..report.documents import attribution_document, from_document
 from ..viewer.page import page
-from .evaluation_runs import FrozenItem
+from .evaluation_runs import RunResponse
 from .history import STOPPED, History, HistoryRecord, MethodDocument
 from .job import EndedStatus, ExplainedTarget, ExplanationJob, JobCancelled, JobRequest
 from .model_cache import ModelCache
@@ -69,7 +69,7 @@ class ExplanationService:
         offer = self._offer()
         return self._accept(offer.request(offer.example(submission), model, methods, target))
 
-    def submit_frozen(self, item: FrozenItem, methods: Sequence[str], target: ExplainedTarget) -> HistoryRecord:
+    def submit_frozen(self, item: RunResponse, methods: Sequence[str], target: ExplainedTarget) -> HistoryRecord:
         """Put a response of an evaluation run into the queue, to be explained token for token."""
         if item.model not in self.models.names:
             raise InputError(

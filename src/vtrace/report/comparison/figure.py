@@ -34,7 +34,7 @@ from ..wording import answer_heading, correlation_level, correlation_text, perce
 
 CARD, CARD_GAP, HEAD = 3.0, 0.4, 0.75  # inches
 COLUMNS, POINTS = 4, 8.5
-CELL = 0.34  # inches of one correlation
+SQUARE = 0.34  # inches of one correlation
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> None:
@@ -52,7 +52,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
     words = max(LINE * POINTS / TEXT_SIZE * len(x) for x in lines.values())
     card = 0.45 + sum(size.height + 0.12 for size in sizes.values()) + words + 0.5
     below = MARGIN + HEAD + rows * (card + CARD_GAP)
-    matrix = CELL * len(results) + 1.0 if len(results) > 1 else 0
+    matrix = SQUARE * len(results) + 1.0 if len(results) > 1 else 0
     sheet = Sheet.of_size(columns * CARD + (columns - 1) * CARD_GAP + 2 * MARGIN, below + matrix + MARGIN)
     _heading(sheet.canvas, comparison)
     for number, name in enumerate(results):
@@ -98,12 +98,12 @@ def _agreement(canvas: Axes, comparison: Comparison, left: float, top: float) ->
     title = "RANK CORRELATION OVER PATCHES AND QUESTION WORDS"
     canvas.text(left, top, title, fontsize=8, color=FAINT, va="center", fontweight="bold")
     for row, (name, values) in enumerate(zip(comparison.results, comparison.agreement, strict=True)):
-        y = top + 0.45 + CELL * row
-        canvas.text(left, y + CELL / 2, f"{row + 1}  {name}", fontsize=8.5, color=INK, va="center")
-        canvas.text(left + label + CELL * (row + 0.5), top + 0.3, str(row + 1), fontsize=8, color=FAINT, ha="center")
+        y = top + 0.45 + SQUARE * row
+        canvas.text(left, y + SQUARE / 2, f"{row + 1}  {name}", fontsize=8.5, color=INK, va="center")
+        canvas.text(left + label + SQUARE * (row + 0.5), top + 0.3, str(row + 1), fontsize=8, color=FAINT, ha="center")
         for column, value in enumerate(values):
             level = correlation_level(value)
-            x = left + label + CELL * column
-            canvas.add_patch(Rectangle((x, y), CELL - 0.02, CELL - 0.02, fc=fill_colour(level), ec="none"))
-            middle = (x + CELL / 2 - 0.01, y + CELL / 2)
+            x = left + label + SQUARE * column
+            canvas.add_patch(Rectangle((x, y), SQUARE - 0.02, SQUARE - 0.02, fc=fill_colour(level), ec="none"))
+            middle = (x + SQUARE / 2 - 0.01, y + SQUARE / 2)
             canvas.text(*middle, correlation_text(value), fontsize=7, color=ink(level), ha="center", va="center")
