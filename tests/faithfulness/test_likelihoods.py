@@ -16,7 +16,8 @@ from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, sta
 from vtrace.faithfulness.likelihoods import ResponseLikelihoods
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
-from vtrace.tracing.perturbation import Perturbation, blur
+from vtrace.tracing.perturbation import Perturbation
+from vtrace.tracing.pictures import blur
 from vtrace.tracing.prompt import encode_trace
 from vtrace.tracing.targets import find_target
 
