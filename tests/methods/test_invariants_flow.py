@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -13,14 +12,12 @@ from oracles import methods
 from oracles.states import cached_states
 from support.comparing import close, maps_of, run
 from vtrace.attribution.attention import BLOCK_BYTES, attention_rows
+from vtrace.methods import flashtrace as flashtrace_module
 from vtrace.methods.flowtracer import attention_capacity, conditioned, reach_of, throughput
 from vtrace.methods.ifr import row_scores, shares_of, span_scores, writes_of
 from vtrace.methods.registry import METHODS, run_method
 from vtrace.tracing.targets import find_target
 from vtrace.types import Target
-
-flashtrace_module = import_module("vtrace.methods.flashtrace")  # not the function of this name
-
 
 # What is recorded
 

@@ -63,7 +63,7 @@ def test_blurring_no_patch_and_padding_no_word_changes_nothing(session):
 
 
 def test_a_blur_without_radius_gives_every_patch_nothing(session):
-    perturbation = Perturbation(session.lvlm, session.trace, radius=0)
+    perturbation = Perturbation(session.lvlm, session.trace, radius=0.0)
     image = session.trace.positions("image")
     close(perturbation.log_probabilities([image])[0], session.clean(), atol=1e-5)
 

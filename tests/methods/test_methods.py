@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import vtrace
 from oracles import algorithm, lrp, methods
 from oracles.states import cached_states
 from vtrace.attribution.attention import BLOCK_BYTES
+from vtrace.methods import ifr as ifr_module
 from vtrace.methods.heta import block_curvature, information, semantic_gate
 from vtrace.methods.ifr import ifr_matrix, row_scores
 from vtrace.methods.registry import METHODS, run_method
@@ -133,7 +133,7 @@ def test_ifr_as_a_matrix_is_all_its_rows(case, rows, monkeypatch):
     found = ifr_matrix(case.session).T * len(case.session.layers())
     assert_near(found[known], rows.tril(-1)[known])
     assert torch.equal(found, found.tril(-1))
-    monkeypatch.setattr(import_module("vtrace.methods.ifr"), "CHUNK_BYTES", 1)  # one source at a time
+    monkeypatch.setattr(ifr_module, "_CHUNK_BYTES", 1)  # one source at a time
     two = torch.tensor([len(case.trace) - 20, len(case.trace) - 5])
     assert_near(row_scores(case.session, two)[0], rows[two])
 
