@@ -26,7 +26,7 @@ from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, sta
 from vtrace.faithfulness.likelihoods import MODES, ResponseLikelihoods
 from vtrace.methods.comparison import compare
 from vtrace.methods.session import TraceSession
-from vtrace.tracing.perturbation import blur
+from vtrace.tracing.pictures import blur
 from vtrace.tracing.prompt import trace_inputs
 
 METHODS = (

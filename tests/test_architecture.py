@@ -161,7 +161,9 @@ def test_module_names_say_something():
     assert not [module for module in MODULES if EMPTY_WORDS & {*module.split("."), *module.split("_")}]
 
 
-@pytest.mark.parametrize("module", ["vtrace", "vtrace.cli.main", "vtrace.faithfulness.render"])
+@pytest.mark.parametrize(
+    "module", ["vtrace", "vtrace.cli.main", "vtrace.faithfulness.render", "vtrace.benchmarks.registry"]
+)
 def test_what_needs_no_model_is_instant(module):
     code = f"import sys, {module}; print('torch' in sys.modules, 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -174,9 +174,9 @@ def test_what_was_left_out_can_be_mended_and_joins_the_run(random_lvlm, tmp_path
     write_parquet(good, "mmmu", [row | {"id": "a", "image_1": image()}, row | {"id": "b"}])
     evaluate(random_lvlm, find_benchmark("mmmu", folder), PLAN, run)
     text = markdown(tabulate(read_run(run)))
-    assert "unknown items" not in text
+    assert "Unreadable file" not in text
     assert "Left out: 1 of 3 items." in text
-    assert "Left out 1: there is no picture" in text
+    assert "Left out 1: no picture was given" in text
     write_parquet(good, "mmmu", [row | {"id": "a", "image_1": image()}, row | {"id": "b", "image_1": image()}])
     evaluate(random_lvlm, find_benchmark("mmmu", folder), PLAN, run)
     assert "Left out" not in markdown(tabulate(read_run(run)))

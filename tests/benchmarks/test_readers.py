@@ -9,11 +9,9 @@ import pytest
 from support.dataset_files import base64_png, image, mmstar_rows, png, write_parquet, write_tsv
 from vtrace.benchmarks.grading import grade
 from vtrace.benchmarks.multiple_choice import inline_options
-from vtrace.benchmarks.public_benchmark import PHOTO_BLUR
 from vtrace.benchmarks.readers.hub import fetch_dataset
 from vtrace.benchmarks.registry import PUBLIC_BENCHMARKS, describe_benchmarks, find_benchmark
 from vtrace.errors import InputError
-from vtrace.tracing.perturbation import BLUR
 
 OPTIONS = ["small", "large", "round", "flat"]
 
@@ -351,11 +349,6 @@ def test_easy_vqa_is_read_from_a_folder(tmp_path):
     assert grade(benchmark.example(0), "Circle") == grade(benchmark.example(1), "yes") == "correct"
     with pytest.raises(InputError, match=r"cannot read .*questions.json"):
         find_benchmark("easy-vqa", tmp_path / "images")
-
-
-def test_pictures_are_blurred_as_they_are_by_default():
-    """Defined twice, because listing benchmarks should not import torch."""
-    assert PHOTO_BLUR == BLUR
 
 
 def test_the_list_has_size_licence_and_place_of_every_benchmark():

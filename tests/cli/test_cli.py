@@ -59,6 +59,7 @@ def processor_seconds(*command: object) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.slow
 def test_a_cold_start_costs_little_more_than_importing_its_libraries(tmp_path):
     libraries = "import torch\nfrom transformers import AutoProcessor, Qwen3VLForConditionalGeneration"
 

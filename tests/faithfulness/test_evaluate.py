@@ -64,6 +64,7 @@ def test_a_second_run_measures_nothing_again_and_more_methods_can_join(pinhole, 
     assert len(joined) == len(before) + 8  # targets, settings, directions
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_moment_completes_to_the_same_rows(run_folder, tmp_path):
     command = [
         sys.executable, "-m", "vtrace.cli", "evaluate", "--benchmark", "shapes-dev", "--methods", "random,attention",
@@ -293,11 +294,11 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
     evaluate(pinhole, broken, plan, tmp_path)
     run = read_run(tmp_path)
     no_picture, too_long = (row["reason"] for row in run.rows.left_out)
-    assert "there is no picture" in no_picture
+    assert "no picture was given" in no_picture
     assert "more than the model's context" in too_long
     (failure,) = run.rows.failure
     assert "no 'Final answer:' line" in failure["reason"]
-    with pytest.raises(InputError, match="the run has no results: there is no picture"):
+    with pytest.raises(InputError, match="the run has no results: no picture was given"):
         tabulate(read_run(tmp_path))
 
 

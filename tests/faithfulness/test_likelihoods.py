@@ -16,7 +16,8 @@ from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, sta
 from vtrace.faithfulness.likelihoods import ResponseLikelihoods
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
-from vtrace.tracing.perturbation import Perturbation, blur
+from vtrace.tracing.perturbation import Perturbation
+from vtrace.tracing.pictures import blur
 from vtrace.tracing.prompt import encode_trace
 from vtrace.tracing.targets import find_target
 
@@ -97,6 +98,7 @@ def test_the_blur_of_shapes_removes_what_the_answer_needs(pinhole):
     assert right <= 3, "some questions can only be answered with yes or no"
 
 
+@pytest.mark.slow
 def test_shapes_tells_a_ranking_from_noise(pinhole):
     """Image insertion: noise at most 0.62, leave-one-out at least 0.15 above it."""
     shapes, rises = find_benchmark("shapes-dev"), []

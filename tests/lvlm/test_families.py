@@ -19,7 +19,8 @@ from vtrace.lvlm.families.paligemma import PALIGEMMA
 from vtrace.lvlm.families.supported import FAMILIES, REFUSED, family_of
 from vtrace.lvlm.families.text import TEXT
 from vtrace.methods.session import TraceSession
-from vtrace.tracing.perturbation import Perturbation, blur
+from vtrace.tracing.perturbation import Perturbation
+from vtrace.tracing.pictures import blur
 from vtrace.tracing.prompt import encode_trace, process, processed_prompt, trace_inputs
 
 SIZE = (75, 50)

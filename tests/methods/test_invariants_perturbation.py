@@ -16,7 +16,8 @@ from vtrace.methods import reagent as reagent_module
 from vtrace.methods.heta import information, semantic_gate
 from vtrace.methods.registry import METHODS, run_method
 from vtrace.methods.session import TraceSession
-from vtrace.tracing.perturbation import BLUR, Perturbation, blur
+from vtrace.tracing.perturbation import Perturbation
+from vtrace.tracing.pictures import BLUR, blur
 from vtrace.tracing.prompt import encode_trace, trace_inputs
 from vtrace.tracing.targets import find_target
 

@@ -23,6 +23,7 @@ def scripts(monkeypatch):
     return importlib.import_module
 
 
+@pytest.mark.slow
 def test_a_page_from_a_small_run(scripts, tmp_path):
     first = ("vtrace", "vtrace-ordered", "ifr", "loo", "random")
     quick = (*first, "position")
@@ -60,6 +61,7 @@ def test_the_plan_measures_every_example_once(scripts):
     assert plan.study_limit("efficiency") == 2
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent(tmp_path):
     """A worker that would sleep for minutes is gone soon after its parent was killed."""
     script = tmp_path / "parent.py"

@@ -44,6 +44,7 @@ def test_an_unknown_study_is_named():
         find_study("nope")
 
 
+@pytest.mark.slow
 def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhole, setup, tmp_path, monkeypatch):
     tiny = VariantStudy("tiny", "three ways to guess", GUESSES)
     monkeypatch.setitem(STUDIES, "tiny", tiny)
@@ -103,6 +104,7 @@ def test_variants_that_fail_everywhere_are_not_drawn_and_said_to_fail(pinhole, t
         run_study("none", pinhole, find_benchmark("shapes-dev"), tmp_path, limit=1)
 
 
+@pytest.mark.slow
 def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinhole, setup, tmp_path, monkeypatch):
     shapes = find_benchmark("shapes-dev")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from ..errors import InputError, first_line
+from ..tracing.pictures import BLUR
 from ..types import Example, Gold
 from .benchmark import Benchmark
 from .multiple_choice import choice_gold, literal_list, with_options
-from .public_benchmark import PHOTO_BLUR
 from .quantity import read_quantity
 from .readers.pictures import decode_picture
 from .readers.rows import DatasetRow, check_columns, unique_keys
@@ -41,7 +41,7 @@ def open_own_questions(place: Path) -> Benchmark:
     def example(number: int) -> Example:
         return replace(own_example(rows[number], folder), key=keys[number])
 
-    return Benchmark(place.stem, len(rows), keys.__getitem__, example, PHOTO_BLUR)
+    return Benchmark(place.stem, len(rows), keys.__getitem__, example, BLUR)
 
 
 def _table(folder: Path) -> Path | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import InputError, first_line
+from ..tracing.pictures import BLUR
 from ..types import AnswerKind, Example
 from .benchmark import Benchmark
 from .readers.hub import fetch_dataset
@@ -17,7 +18,6 @@ from .readers.parquet import read_parquet
 from .readers.rows import DatasetRow, DatasetRows, unique_keys
 from .readers.tsv import read_tsv, tsv_example
 
-PHOTO_BLUR = 1 / 12  # of the longer side, for photographs and diagrams
 _Made = TypeVar("_Made")
 
 
@@ -62,7 +62,7 @@ def _benchmark(
     def example(number: int) -> Example:
         return replace(_read(make, rows.whole(kept[number])), key=keys[number])
 
-    return Benchmark(source.name, len(kept), keys.__getitem__, example, PHOTO_BLUR, rows.lost)
+    return Benchmark(source.name, len(kept), keys.__getitem__, example, BLUR, rows.lost)
 
 
 def _read(make: Callable[[DatasetRow], _Made], row: DatasetRow) -> _Made:

@@ -49,19 +49,17 @@ def study_command(
     quiet: QuietOption = False,
 ) -> None:
     """Run a study: an ablation or a figure, as a table and a plot. Interrupted runs resume."""
-    from ..studies.registry import STUDIES, find_study
-
     if name == "list":
-        for known in STUDIES.values():
-            print(f"{known.name:<12} {known.about}")
+        _print_studies()
         return
-    find_study(name)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..benchmarks.registry import find_benchmark
         from ..lvlm.load import find_dtype, load
+        from ..studies.registry import find_study
         from ..studies.run import run_study
 
+        find_study(name)  # before a model is loaded for nothing
         chosen = find_benchmark(benchmark, data)
         report(0, 0, f"Loading {model}")
         lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
@@ -69,3 +67,10 @@ def study_command(
         written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, progress=report)
     print(written[0].read_text("utf-8"), end="")
     print_written(written)
+
+
+def _print_studies() -> None:
+    from ..studies.registry import STUDIES
+
+    for known in STUDIES.values():
+        print(f"{known.name:<12} {known.about}")

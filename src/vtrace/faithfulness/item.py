@@ -37,7 +37,7 @@ class ChangedExampleError(InputError):
 
 
 @dataclass(frozen=True)
-class FrozenItem:
+class FrozenExample:
     """An example of a benchmark and the frozen response to it."""
 
     key: str
@@ -65,7 +65,7 @@ class Attributed(NamedTuple):
 
 def freeze_item(
     lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, index: int, before: FrozenResponse | None = None
-) -> FrozenItem:
+) -> FrozenExample:
     """Ask the model, or take up the response of an earlier session."""
     example, key = benchmark.example(index), benchmark.key(index)
     with running("the response"):
@@ -73,7 +73,7 @@ def freeze_item(
             frozen = trace(lvlm, example, system=plan.system, max_new_tokens=plan.max_new_tokens)
         else:
             frozen = retrace(lvlm, example, Reply(before.ids, before.finish), plan.system)
-    item = FrozenItem(key, index, example, frozen)
+    item = FrozenExample(key, index, example, frozen)
     if before and before.asked != item.fingerprint:
         raise ChangedExampleError(
             f"{key} has another picture, question or answer than in this run; choose another --out"
@@ -82,7 +82,7 @@ def freeze_item(
 
 
 def measure_item(
-    lvlm: Lvlm, plan: EvaluationPlan, item: FrozenItem, radius: float, wanted: Sequence[tuple[str, str]]
+    lvlm: Lvlm, plan: EvaluationPlan, item: FrozenExample, radius: float, wanted: Sequence[tuple[str, str]]
 ) -> RunRows:
     """The rows of one item for the wanted targets and methods. A method that fails has a row that says so."""
     with running("the perturbation"):
@@ -100,7 +100,7 @@ def measure_item(
     return rows
 
 
-def _item_row(item: FrozenItem, likelihoods: ResponseLikelihoods) -> ItemRow:
+def _item_row(item: FrozenExample, likelihoods: ResponseLikelihoods) -> ItemRow:
     frozen = item.trace
     verdict = grade(item.example, frozen.answer_text)
     clean, image, joint = likelihoods.measure(
@@ -128,7 +128,7 @@ def _item_row(item: FrozenItem, likelihoods: ResponseLikelihoods) -> ItemRow:
 
 def _attribute_all(
     plan: EvaluationPlan,
-    item: FrozenItem,
+    item: FrozenExample,
     session: TraceSession,
     radius: float,
     wanted: Sequence[tuple[str, str]],

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..methods.session import TraceSession
-from ..tracing.perturbation import BLUR
+from ..tracing.pictures import BLUR
 from .curves import CURVE_STEPS, Curve, Mode, curve_of, groups_of, is_settled, mass_of, ranked, states_of
 
 Setting = Literal["image", "question", "joint"]

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ..tracing.perturbation import BLUR
+from ..tracing.pictures import BLUR
 from ..types import Target
 from .option_types import Sign
 from .outcome import Outcome, signed_as

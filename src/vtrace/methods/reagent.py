@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..lvlm.replacements import by_masked_lm, by_model, by_unigram
-from ..tracing.perturbation import BLUR
+from ..tracing.pictures import BLUR
 from ..types import Target
 from .option_types import Count
 from .outcome import Outcome

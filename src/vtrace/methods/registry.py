@@ -78,17 +78,17 @@ ADAPTED = "adapted: published for text"
 METHODS: dict[str, Method] = {
     "vtrace": Method(vtrace, "centred writes, all paths, calibrated", (MATRIX,), "4"),
     "vtrace-ordered": Method(
-        ordered, "writes composed in the order of layers, all paths between tokens", (LAYERS,), "1",
+        ordered, "writes composed in layer order, all paths between tokens", (LAYERS,), "1",
         status="our own variant",
     ),
-    "rollout": Method(rollout, "head-mean attention multiplied over layers", (LAYERS,), "1"),
+    "rollout": Method(rollout, "head-averaged attention multiplied over layers", (LAYERS,), "1"),
     "ifr": Method(
         ifr, "L1 proximity of writes to the receiver's residual", (LAYERS,), "1, + sums per target token",
         status="as token scores, in FlashTrace's form",
     ),
-    "flashtrace": Method(flashtrace, "IFR of a span, traced on through the response", (LAYERS,), "1"),
+    "flashtrace": Method(flashtrace, "IFR of a span, continued through the response", (LAYERS,), "1"),
     "flowtracer": Method(
-        flowtracer, "flow to the answer over head-mean attention", (LAYERS,), "1",
+        flowtracer, "flow to the answer over head-averaged attention", (LAYERS,), "1",
         status="from summaries: no code is public",
     ),
     "attnlrp": Method(
@@ -96,7 +96,7 @@ METHODS: dict[str, Method] = {
         "quick", "as published; LRP is patented, see its page",
     ),
     "reagent": Method(
-        reagent, "replace inputs at random, learn whose absence hurts", (EXTRA, PICTURE), "up to 2 x steps x probes",
+        reagent, "change of likelihood under random replacements", (EXTRA, PICTURE), "up to 2 x steps x probes",
         "slow", ADAPTED,
     ),
     "heta": Method(
@@ -105,10 +105,10 @@ METHODS: dict[str, Method] = {
     ),
     "alti": Method(alti, "L1 proximity multiplied over layers", (LAYERS,), "1 + T x T x H x d sums", "slow"),
     "alti-logit": Method(
-        alti_logit, "logits written by attention, handed down by ALTI", (LAYERS,), "as alti, + 1", "slow"
+        alti_logit, "logits written by attention, passed down by ALTI", (LAYERS,), "as alti, + 1", "slow"
     ),
     "chefer": Method(
-        chefer, "attention times its gradient, positive part", (LAYERS, BACKWARD), "2 + 1 backward",
+        chefer, "positive part of attention times its gradient", (LAYERS, BACKWARD), "2 + 1 backward",
         "quick", "as published, for a sum of logits",
     ),
     "glimpse": Method(
@@ -128,17 +128,17 @@ METHODS: dict[str, Method] = {
         status="a control for the matrix",
     ),
     "loo": Method(
-        leave_one_out, "blur one patch or pad one word: measured dependence", (EXTRA, PICTURE),
+        leave_one_out, "drop in likelihood without one patch or word", (EXTRA, PICTURE),
         "1 + 1 per input, with the vision tower", "slow", "reference", reference=True,
     ),
     "ig": Method(
-        integrated_gradients, "gradients on the way from padded inputs", (BACKWARD,), "2 + steps x (1 + 1 backward)",
-        "slow", "as published, on embeddings",
+        integrated_gradients, "gradients integrated from padded to real inputs", (BACKWARD,),
+        "2 + steps x (1 + 1 backward)", "slow", "as published, on embeddings",
     ),
     "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", "quick", "control"),
     "attention": Method(attention, "attention weights of the target", (LAYERS,), "1", status="control"),
-    "random": Method(random, "noise", (), "0", status="control"),
-    "centre": Method(centre, "a prior on the middle", (), "0", status="control"),
+    "random": Method(random, "uniform noise", (), "0", status="control"),
+    "centre": Method(centre, "a Gaussian prior on the centre", (), "0", status="control"),
     "position": Method(position, "score increases with position", (), "0", status="control"),
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
-from ..benchmarks.shapes.scene import SCHOOL, TOKEN, WORLD, Scene, draw_scene
+from ..benchmarks.shapes.scene import SCHOOL, TOKEN_PIXELS, WORLD, Scene, draw_scene
 from ..lvlm.processor import image_only
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .recipe import ImagePositions, Recipe, Stage, Vision
@@ -26,7 +26,7 @@ from .training_batches import IGNORE
 
 _TILE = 64  # pixels along a side
 _PATCH = 16
-_SIDE = _TILE // TOKEN  # tokens along a side of a tile
+_SIDE = _TILE // TOKEN_PIXELS  # tokens along a side of a tile
 _WALKING = {"walk1": 5.0, "walk2": 5.0, "walk3": 4.0, "walk_read": 3.0}
 _SPECIAL_TOKENS = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<quad>", "<IMG_CONTEXT>", "<video>",

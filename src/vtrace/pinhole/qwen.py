@@ -18,7 +18,7 @@ from transformers import (
     Qwen3VLProcessor,
 )
 
-from ..benchmarks.shapes.scene import CELL, NURSERY, SCHOOL, TOKEN, Scene, draw_scene
+from ..benchmarks.shapes.scene import CELL_PIXELS, NURSERY, SCHOOL, TOKEN_PIXELS, Scene, draw_scene
 from ..lvlm.processor import image_only
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .recipe import ImagePositions, Recipe, Stage, Vision
@@ -35,7 +35,7 @@ def _build_processor(tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
     """Pictures of 36 to 64 visual tokens keep their size; others are resized to that range."""
     images = Qwen2VLImageProcessorPil(
         patch_size=_PATCH, merge_size=_MERGE, temporal_patch_size=2, image_mean=[0.5] * 3, image_std=[0.5] * 3,
-        size={"shortest_edge": 36 * TOKEN * TOKEN, "longest_edge": 64 * TOKEN * TOKEN},
+        size={"shortest_edge": 36 * TOKEN_PIXELS * TOKEN_PIXELS, "longest_edge": 64 * TOKEN_PIXELS * TOKEN_PIXELS},
     )  # fmt: skip
     template = CHAT_TEMPLATE.replace("PICTURE", "<|vision_start|><|image_pad|><|vision_end|>")
     return image_only(Qwen3VLProcessor)(images, tokenizer, chat_template=template)
@@ -72,14 +72,18 @@ def _patchify(pictures: list[np.ndarray]) -> Tensor:
     """Pixels in the order of Qwen's image processor: merge blocks row-major, patches row-major inside them."""
     x = torch.from_numpy(np.stack(pictures)).float().div_(127.5).sub_(1)  # n, height, width, 3
     n, height, width, _ = x.shape
-    x = x.view(n, height // TOKEN, _MERGE, _PATCH, width // TOKEN, _MERGE, _PATCH, 3).permute(0, 1, 4, 2, 5, 7, 3, 6)
+    x = x.view(n, height // TOKEN_PIXELS, _MERGE, _PATCH, width // TOKEN_PIXELS, _MERGE, _PATCH, 3).permute(
+        0, 1, 4, 2, 5, 7, 3, 6
+    )
     x = x.unsqueeze(6).expand(*x.shape[:6], 2, _PATCH, _PATCH)  # the still picture fills both frames
     return x.reshape(-1, 3 * 2 * _PATCH * _PATCH)
 
 
 def _draw(batch: Sequence[Scene]) -> dict[str, Tensor]:
     pixels = _patchify([np.asarray(draw_scene(scene)) for scene in batch])
-    grid = torch.tensor([[1, batch[0].rows * CELL // _PATCH, batch[0].columns * CELL // _PATCH]] * len(batch))
+    grid = torch.tensor(
+        [[1, batch[0].rows * CELL_PIXELS // _PATCH, batch[0].columns * CELL_PIXELS // _PATCH]] * len(batch)
+    )
     return {"pixel_values": pixels, "image_grid_thw": grid}
 
 

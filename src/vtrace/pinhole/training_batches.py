@@ -19,11 +19,11 @@ from transformers import Qwen2Tokenizer
 
 from ..benchmarks.shapes.questions import TASKS
 from ..benchmarks.shapes.sample import Sample, ask_about
-from ..benchmarks.shapes.scene import CELL, SHAPE_COLOURS, SHAPES, TOKEN, Scene, World, random_scene
+from ..benchmarks.shapes.scene import CELL_PIXELS, SHAPE_COLOURS, SHAPES, TOKEN_PIXELS, Scene, World, random_scene
 from ..tracing.prompt import SYSTEM_PROMPT
 from .recipe import Recipe
 
-CELL_TOKENS = CELL // TOKEN  # visual tokens along one side of a board cell
+CELL_TOKENS = CELL_PIXELS // TOKEN_PIXELS  # visual tokens along one side of a board cell
 IGNORE = -100
 
 
@@ -58,8 +58,8 @@ def vision_labels(batch: Sequence[Scene]) -> Tensor:
     labels[..., 3] = (torch.arange(columns * CELL_TOKENS) // CELL_TOKENS)[None, None, :]
     for n, scene in enumerate(batch):
         for t in scene.things:
-            if 2 * t.radius < TOKEN:  # a small thing is where its centre is, a large one all over its cell
-                r, c, side = int(t.y) // TOKEN, int(t.x) // TOKEN, 1
+            if 2 * t.radius < TOKEN_PIXELS:  # a small thing is where its centre is, a large one all over its cell
+                r, c, side = int(t.y) // TOKEN_PIXELS, int(t.x) // TOKEN_PIXELS, 1
             else:
                 r, c, side = (t.row - 1) * CELL_TOKENS, (t.column - 1) * CELL_TOKENS, CELL_TOKENS
             block = labels[n, r : r + side, c : c + side]

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float64
-from PIL import Image, ImageFilter
 from torch import Tensor
 
 from ..lvlm.families.family import Arguments
@@ -19,9 +18,9 @@ from ..lvlm.prefix import after, read_prefix
 from ..lvlm.seam import BATCH_TOKENS
 from ..system.threads import side_by_side
 from ..types import Progress, Trace, silent
+from .pictures import BLUR, blur
 from .prompt import process, processed_prompt, trace_inputs
 
-BLUR = 1 / 12  # radius of the Gaussian as a share of the picture's longer side
 KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded, and then decoded, together
 _Item = TypeVar("_Item")
 
@@ -31,11 +30,6 @@ class TileState(NamedTuple):
 
     tile: int
     blurred: frozenset[int]
-
-
-def blur(images: Sequence[Image.Image], radius: float = BLUR) -> list[Image.Image]:
-    """Pictures blurred by a share of their longer side."""
-    return [image.filter(ImageFilter.GaussianBlur(radius * max(image.size))) for image in images]
 
 
 class Perturbation:

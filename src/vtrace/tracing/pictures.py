@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFilter, ImageOps, UnidentifiedImageError
 
 from ..errors import InputError, first_line
 
 MAX_PIXELS = 64_000_000
+BLUR = 1 / 12  # radius of the Gaussian that hides a photograph or diagram, as a share of the longer side
 Picture = Image.Image | str | os.PathLike[str]
 
 
@@ -67,3 +69,8 @@ def _check_size(image: Image.Image, name: str) -> None:
         )
     if min(width, height) < 2 or max(width, height) > 199 * min(width, height):
         raise InputError(f"{name} is {width} x {height} pixels, too thin to be cut into patches; crop or pad it")
+
+
+def blur(images: Sequence[Image.Image], radius: float = BLUR) -> list[Image.Image]:
+    """Pictures blurred by a share of their longer side."""
+    return [image.filter(ImageFilter.GaussianBlur(radius * max(image.size))) for image in images]

@@ -27,8 +27,8 @@ SHAPE_COLOURS = {
     "purple": (140, 60, 168),
     "orange": (242, 134, 30),
 }
-CELL = 64  # pixels along a side
-TOKEN = 32  # pixels along a side of what a visual token of the embedded models covers
+CELL_PIXELS = 64  # pixels along a side
+TOKEN_PIXELS = 32  # pixels along a side of what a visual token of the embedded models covers
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 _BUCKET_SPLIT: tuple[Split, ...] = ("test", "dev")  # of ten hash buckets; the other eight are train
@@ -87,7 +87,7 @@ class Scene:
     @property
     def size(self) -> tuple[int, int]:
         """Width, height in pixels."""
-        return self.columns * CELL, self.rows * CELL
+        return self.columns * CELL_PIXELS, self.rows * CELL_PIXELS
 
     @property
     def split(self) -> Split:
@@ -116,9 +116,9 @@ def random_scene(
 
 def _place(rng: random.Random, world: World, colour: str, shape: str, row: int, column: int) -> Thing:
     radius = rng.uniform(*world.radius)
-    left, top, room = column * CELL, row * CELL, CELL
+    left, top, room = column * CELL_PIXELS, row * CELL_PIXELS, CELL_PIXELS
     if world.in_token:
-        left, top, room = left + TOKEN * rng.randrange(2), top + TOKEN * rng.randrange(2), TOKEN
+        left, top, room = left + TOKEN_PIXELS * rng.randrange(2), top + TOKEN_PIXELS * rng.randrange(2), TOKEN_PIXELS
     slack = room / 2 - radius - 1
     x = left + room / 2 + rng.uniform(-slack, slack)
     y = top + room / 2 + rng.uniform(-slack, slack)
