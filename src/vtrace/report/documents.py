@@ -43,7 +43,7 @@ def from_document(document: Any, name: str = "the document") -> Trace | Attribut
         raise _unreadable(schema, name)
     try:
         return _trace(document) if schema == TRACE_SCHEMA else _attribution(document)
-    except Exception as error:  # whatever a damaged file makes the parts stumble over
+    except Exception as error:  # a damaged file can fail anywhere
         raise InputError(f"{name} is damaged: {type(error).__name__}: {first_line(error)}") from error
 
 

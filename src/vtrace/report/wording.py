@@ -75,7 +75,7 @@ def calibration_sentence(attribution: Attribution) -> str:
 
 
 def calibration_details(attribution: Attribution) -> str:
-    """The rest of the calibration, for those who ask; empty where there is none."""
+    """The rest of the calibration, shown on demand; empty where there is none."""
     c = attribution.calibration
     if not c.applied:
         return ""

@@ -18,7 +18,7 @@ FINAL: tuple[JobStatus, ...] = ("done", "failed", "cancelled", "interrupted")
 
 
 class JobCancelled(Exception):
-    """Raised inside the work when nobody wants it any more."""
+    """Raised inside the work when nobody needs it any longer."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ExplanationJob:
         self.seen = time.monotonic()
 
     def abandoned(self, patience: float) -> bool:
-        """Whether nobody has watched it, or asked for it, for so many seconds."""
+        """Whether nobody has watched it, or asked for it, for `patience` seconds."""
         return not self._watchers and time.monotonic() - self.seen > patience
 
     def stop(self, why: str) -> None:

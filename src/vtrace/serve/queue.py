@@ -51,7 +51,7 @@ class JobQueue:
             return self.running
 
     def leave(self, job: ExplanationJob) -> bool:
-        """Give up a place; False if the job was not waiting any more."""
+        """Give up a place; False if the job was no longer waiting."""
         with self._changed:
             if job not in self._waiting:
                 return False
@@ -79,7 +79,7 @@ class JobQueue:
         return max(1, round(sum(self._recent) / len(self._recent)))
 
     def close(self) -> list[ExplanationJob]:
-        """Let nobody in any more; the jobs that were still waiting."""
+        """Accept no more jobs; returns those that were still waiting."""
         with self._changed:
             self._closed = True
             waiting = list(self._waiting)

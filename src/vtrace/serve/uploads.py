@@ -34,7 +34,7 @@ def _open(data: bytes, name: str) -> Image.Image:
     except UnidentifiedImageError as error:
         known = f"{', '.join(PICTURE_FORMATS[:-1])} or {PICTURE_FORMATS[-1]}"
         raise InputError(f"{name} is not a picture; send {known}") from error
-    except Exception as error:  # decoders raise whatever a damaged file makes them stumble over
+    except Exception as error:  # decoders raise all kinds of errors on a damaged file
         raise InputError(f"{name} cannot be read: {first_line(error)}") from error
 
 

@@ -14,7 +14,7 @@ export function follow(id, listener) {
   const source = new EventSource(`/api/explanations/${id}/events`);
   source.onmessage = (message) => {
     const news = JSON.parse(message.data);
-    text += news.text; // after a lost connection the browser names the last event, and the text goes on from there
+    text += news.text; // after a lost connection the browser names the last event, and the text continues from there
     if (FINAL.has(news.status)) {
       source.close();
       forget(id);

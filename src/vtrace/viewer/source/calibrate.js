@@ -34,7 +34,7 @@ export function calibrationSentence(calibration, on = "response") {
   );
 }
 
-/** The rest of the calibration, for those who ask; empty where there is none. */
+/** The rest of the calibration, shown on demand; empty where there is none. */
 export function calibrationDetails({ status, jointDamage, scale }) {
   if (status !== "applied") return "";
   return `Hiding both ${change(jointDamage)} it by ${nats(jointDamage)} nats. Image scores are multiplied by λ = ${Number(scale.toPrecision(3))}.`;

@@ -62,7 +62,7 @@ export function shadingOf(trace, view) {
   return `Words are shaded by how much each relies on ${nameOfItem(item)}, at most ${most}.`;
 }
 
-/** The view in a sentence or two, for those who hear the page. */
+/** The view in a sentence or two, for screen readers. */
 export function summaryOf(trace, view) {
   const [image, text] = [trace.image, trace.question].map((places) => percent(sizeOf(view.main.scores, places)));
   const best = rankingOf(view.mainScale.shares)
