@@ -26,7 +26,7 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "mllama": _CROSS,
     "idefics": _CROSS,
     "gemma2": _CAPPED,
-    "gpt_oss": "its attention has sinks: weights that go to no position, which the method does not account for",
+    "gpt_oss": "its attention has sinks: weights assigned to no position, which the method does not account for",
     "paligemma": f"PaliGemma 2 contains Gemma 2: {_CAPPED}",
     "qwen3_next": _LINEAR,
     "qwen3_5": _LINEAR,
