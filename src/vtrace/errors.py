@@ -1,4 +1,4 @@
-"""The errors a user can do something about: one line that says what is wrong and what to do."""
+"""Errors that a user can act on: one line that says what is wrong and what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,8 +31,8 @@ _NOT_SUPPORTED = ("not implemented for", "not supported on", "no kernel image", 
 
 @contextmanager
 def running(what: str) -> Iterator[None]:
-    """Turn what is the machine's or the model's fault, too little memory or an operation that PyTorch does not have
-    there, into an error that a run records. Everything else is a bug of ours and stays loud."""
+    """Turn failures of the machine or the model (out of memory, or an operation that PyTorch does not support there)
+    into an error that a run records. Anything else is a bug in VTrace and is raised unchanged."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""The nouns of the package: frozen dataclasses, named tuples, and the closed sets they draw from."""
+"""Types that the whole package shares: frozen dataclasses, named tuples and literals."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ class Panel(NamedTuple):
 
 @runtime_checkable
 class Progress(Protocol):
-    """What long work reports to. An exception raised by it stops the work and leaves the model as it was."""
+    """Receives progress reports of long work. If it raises, the work stops and the model is restored."""
 
     def __call__(self, done: int, total: int, label: str = "") -> None: ...
 
 
 def silent(done: int, total: int, label: str = "") -> None:
-    """Progress that nobody watches."""
+    """Progress that is ignored."""
 
 
 @dataclass(frozen=True)
 class Gold:
-    """What counts as a right answer, and how an answer is read."""
+    """Which answers are correct, and how an answer is read."""
 
     kind: AnswerKind
-    answers: tuple[str, ...]  # any of them is right; letters where there are options
-    options: tuple[str, ...] = ()  # the texts behind A, B, C, …; empty texts where they are drawn in the picture
-    decimals: int | None = None  # how many count; None for all
+    answers: tuple[str, ...]  # any of them is correct; letters if there are options
+    options: tuple[str, ...] = ()  # the texts of A, B, C, …; empty if they are drawn in the picture
+    decimals: int | None = None  # how many are compared; None for all
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One message of a conversation: its texts, and None where its next picture stands."""
+    """One message of a conversation: its texts in order, with None in place of each picture."""
 
     role: Role
     parts: tuple[str | None, ...]
@@ -69,10 +69,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Example:
-    """What goes in: pictures and a question, and the evidence where it is known by construction.
+    """The input: pictures and a question, and the evidence if it is known by construction.
 
-    Pictures stand in front of the question. A benchmark whose questions have places for their pictures
-    writes `<image 2>` into the question where the second picture belongs.
+    Pictures come before the question. A benchmark whose questions refer to their pictures writes `<image 2>` into the
+    question for the second picture.
     """
 
     images: tuple[Image.Image, ...]
@@ -82,8 +82,8 @@ class Example:
     evidence_boxes: tuple[Box, ...] = ()
     evidence_words: tuple[Span, ...] = ()
     gold: Gold | None = None  # None: `answer`, word for word
-    response: str | None = None  # what the model said to it elsewhere, if that is known
-    turns: tuple[Turn, ...] = ()  # the whole conversation, where it is more than pictures and then the question
+    response: str | None = None  # the model's response, if it is already known
+    turns: tuple[Turn, ...] = ()  # the whole conversation, if it is more than pictures followed by a question
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Word:
-    """A run of tokens that people read as one piece."""
+    """Consecutive tokens that form one word."""
 
     text: str
     start: int  # first position
@@ -115,7 +115,7 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class ProcessedPrompt:
-    """What the chat template and the processor made of a prompt. It is kept so that both run once per trace."""
+    """What the chat template and the processor made of a prompt, kept so that each runs once per trace."""
 
     processor: Any  # the one that made it
     images: tuple[Image.Image, ...]
@@ -154,14 +154,14 @@ class Trace:
     finish: Finish
     evidence_boxes: tuple[Box, ...] = ()
     evidence_words: tuple[Span, ...] = ()  # characters of the question
-    turns: tuple[Turn, ...] = ()  # the whole conversation, where it is more than pictures and then the question
+    turns: tuple[Turn, ...] = ()  # the whole conversation, if it is more than pictures followed by a question
     processed: ProcessedPrompt | None = field(default=None, compare=False, repr=False)  # never saved
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies for other processes leave out what they can make again."""
+        """Pickled copies leave out what can be computed again."""
         return {**self.__dict__, "processed": None}
 
     def positions(self, *kinds: Kind) -> list[int]:
@@ -175,11 +175,11 @@ class Trace:
 
     @property
     def panels(self) -> list[Panel]:
-        """The panels whose pictures the trace still has, in order."""
+        """The panels of the pictures that the trace still has, in order."""
         return sorted({patch.panel for patch in self.patches if patch.image < len(self.images)})
 
     def panel_name(self, panel: Panel) -> str:
-        """Empty for the only picture."""
+        """Name of a panel; empty if there is only one picture."""
         names = [f"picture {panel.image + 1}"] if len(self.images) > 1 else []
         return " ".join([*names, *(["thumbnail"] if panel.view else [])])
 
@@ -193,7 +193,7 @@ class Trace:
 
 
 def predictor(position: int) -> int:
-    """The position whose hidden state predicts the token at `position`. The one place that knows the offset."""
+    """The position whose hidden state predicts the token at `position`. The only place that knows the offset."""
     return position - 1
 
 

@@ -24,5 +24,5 @@ class Benchmark:
     size: int
     key: Callable[[int], str]  # known without the picture, so that finished items need not be decoded again
     example: Callable[[int], Example]
-    blur: float  # radius, as a share of a picture's longer side, at which the picture no longer shows the answer
+    blur: float  # radius, as a fraction of a picture's longer side, at which the picture no longer shows the answer
     lost: tuple[LostFile, ...] = ()

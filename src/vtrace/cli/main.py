@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _quieten() -> None:
-    """Silence the libraries' own progress bars and notices, unless the user asked for them."""
+    """Silence progress bars and notices of libraries, unless the user asked for them."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")

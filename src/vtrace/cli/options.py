@@ -99,11 +99,11 @@ DeviceOption = Annotated[
         help="cpu, cuda, cuda:1, or auto for all GPUs. Default: a GPU if there is one, else the CPU.",
     ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.")]
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, dict[str, Any]]:
-    """METHOD.OPTION=VALUE as options by method. A value is read as JSON if possible, else as a string."""
+    """Parse METHOD.OPTION=VALUE into options by method. A value is read as JSON if possible, else as a string."""
     options: dict[str, dict[str, Any]] = {}
     for setting in settings or []:
         place, equals, text = setting.partition("=")

@@ -12,12 +12,12 @@ STDOUT = "-"
 
 
 def json_file(argument: str) -> Path | None:
-    """The file that --json names; None if there is none, or if it goes to stdout."""
+    """The file given with --json; None if there is none, or if JSON goes to stdout."""
     return Path(argument) if argument not in ("", STDOUT) else None
 
 
 def check_outputs(*places: Path | None) -> None:
-    """Before minutes of work: can all of these files be written?"""
+    """Check, before any slow work, that all of these files can be written."""
     for place in places:
         if place is not None:
             check_writable(place)

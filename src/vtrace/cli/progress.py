@@ -1,4 +1,4 @@
-"""Progress on stderr, if someone is watching. Every function here yields a `Progress` to report to."""
+"""Progress on stderr, if that is a terminal. Every function here yields a `Progress` to report to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..types import Progress, silent
 
 @contextmanager
 def spinner(quiet: bool) -> Iterator[Progress]:
-    """A spinner with the label of the current step, and how far it is where a total is known."""
+    """A spinner with the label of the current step, and a counter if the total is known."""
     if not _watched(quiet):
         yield silent
         return
@@ -46,7 +46,7 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
     )
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("Starting", total=None, pace="")
-        resumed: list[tuple[int, float]] = []  # how many items were done when this session began, and when that was
+        resumed: list[tuple[int, float]] = []  # number of items done when this session began, and the time then
 
         def report(done: int, total: int, label: str = "") -> None:
             if not resumed:
@@ -59,7 +59,7 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
 
 
 def describe_pace(measured: int, left: int, seconds: float) -> str:
-    """Rate and time left, after `measured` items took this many seconds. Empty if there is nothing to say."""
+    """Rate and time left, after `measured` items took this many seconds. Empty if nothing was measured or nothing is left."""
     if not (measured and left and seconds):
         return ""
     return f"{60 * measured / seconds:.3g} per minute, {timedelta(seconds=round(left * seconds / measured))} left"

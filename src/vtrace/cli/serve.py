@@ -51,13 +51,13 @@ def serve_command(
     queue: Annotated[int, typer.Option(min=1, help="Number of requests that may wait.")] = 16,
     upload: Annotated[int, typer.Option(min=1, help="Maximum size of a request in MB.")] = 32,
     pixels: Annotated[int, typer.Option(min=1, help="Maximum number of megapixels in a request.")] = 24,
-    grace: Annotated[float, typer.Option(min=0.0, help="Seconds to finish running work on exit.")] = 30.0,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Token budget of a response.")] = 1024,
+    grace: Annotated[float, typer.Option(min=0.0, help="Seconds that running work may take to finish on exit.")] = 30.0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum length of a response, in tokens.")] = 1024,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Start a local web application and HTTP interface. Ask, watch the answer, see what it relies on."""
+    """Start a local web application with an HTTP interface. Ask a question and see what the answer relies on."""
     _check(token, runs)
     with ExitStack() as opened:
         with spinner(quiet) as report:
@@ -81,7 +81,7 @@ def serve_command(
                 new_tokens=max_new_tokens,
             )
             names = model or ["pinhole"]
-            for name in names[1:]:  # the first one is loaded at once
+            for name in names[1:]:  # the first one is loaded immediately
                 family_of(read_config(find_checkpoint(name), name), name)
             chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
@@ -90,7 +90,7 @@ def serve_command(
             report(0, 0, f"Loading {names[0]}")
             models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
-        listening.listen(128)  # clients that are quicker than the server wait a moment instead of being refused
+        listening.listen(128)  # clients that connect before the server is ready wait instead of being refused
         print(f"VTrace is at {_address(host, listening, token)}", flush=True)
         print(f"history: {history.path}; stop with Ctrl-C", file=sys.stderr)
         with suppress(KeyboardInterrupt):
@@ -99,7 +99,7 @@ def serve_command(
 
 
 def _check(token: str, runs: Path | None) -> None:
-    """Before anything slow: is all here that is needed?"""
+    """Check requirements before any slow work."""
     if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if find_spec(name) is None]:
         raise InputError(f"{missing[0]} is not installed; install it with: pip install 'vtrace-attribution[serve]'")
     if token and not re.fullmatch("[A-Za-z0-9_-]{16,}", token):

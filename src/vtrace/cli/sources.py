@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class TracedResponse(NamedTuple):
-    """A model and its frozen response."""
+    """A model and its frozen trace."""
 
     lvlm: Lvlm
     trace: Trace
 
 
 class _Request(NamedTuple):
-    """An example to ask, and what else `trace` should know."""
+    """An example to ask about, and the other arguments of `trace`."""
 
     example: Example
     options: dict[str, Any]
@@ -29,7 +29,7 @@ class _Request(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceSource:
-    """The arguments that say what is explained, and with which model."""
+    """The command-line arguments that say what is explained, and with which model."""
 
     inputs: list[str] | None
     example: str
@@ -42,7 +42,7 @@ class TraceSource:
     max_new_tokens: int
 
     def check(self) -> None:
-        """Refuse contradictions before anything is loaded."""
+        """Refuse contradictory arguments before anything is loaded."""
         sources = {
             "IMAGE… QUESTION": self.inputs,
             "--example": self.example,
@@ -57,7 +57,7 @@ class TraceSource:
             raise InputError("give at least one picture and a question: IMAGE… QUESTION")
 
     def open(self, report: Progress) -> TracedResponse:
-        """Load the model; read the trace, or let the model respond now."""
+        """Load the model; read the trace, or generate the response."""
         from ..tracing.generate import trace
 
         saved = self._saved_trace()

@@ -59,7 +59,7 @@ def study_command(
         from ..studies.registry import find_study
         from ..studies.run import run_study
 
-        find_study(name)  # before a model is loaded for nothing
+        find_study(name)  # before any model is loaded
         chosen = find_benchmark(benchmark, data)
         report(0, 0, f"Loading {model}")
         lvlm = load(model, dtype=find_dtype(dtype), device=device or None)

@@ -52,7 +52,7 @@ class EvaluationPlan:
         return self.calibrated if isinstance(self.calibrated, bool) else name in self.calibrated
 
     def radius(self, benchmark: Benchmark) -> float:
-        """Radius of the blur, as a share of the longer side."""
+        """Radius of the blur, as a fraction of the longer side."""
         return self.blur or benchmark.blur
 
     def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> RunSettings:
@@ -75,7 +75,7 @@ class EvaluationPlan:
 
 def check_blur(radius: float) -> float:
     if radius <= 0:
-        raise InputError(f"blur radius must be positive, not {radius:g}; give a share of the longer side")
+        raise InputError(f"blur radius must be positive, not {radius:g}; give a fraction of the longer side")
     return radius
 
 

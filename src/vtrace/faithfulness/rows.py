@@ -18,7 +18,7 @@ class RunSettings(TypedDict):
     revision: str
     dtype: str
     benchmark: str
-    blur: float  # radius, as a share of the longer side
+    blur: float  # radius, as a fraction of the longer side
     steps: int
     seed: int
     calibrated: bool | list[str]

@@ -23,7 +23,7 @@ class StudySetup:
     lvlm: Lvlm
     benchmark: Benchmark
     seed: int
-    blur: float  # radius, as a share of the longer side
+    blur: float  # radius, as a fraction of the longer side
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..errors import InputError, first_line
 
 
 def read_json(path: Path, what: str) -> Any:
-    """The contents of a JSON file. `what` it should be is part of the error."""
+    """The contents of a JSON file. Errors say `what` the file should be."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -38,7 +38,7 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def locked(path: Path) -> IO[str]:
-    """Make the folder of a file, and keep other processes from writing to the file until what is returned is closed."""
+    """Create the folder of a file, and lock the file against other processes until the returned handle is closed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_suffix(".lock").open("w")
@@ -53,7 +53,7 @@ def locked(path: Path) -> IO[str]:
 
 
 def append_line(path: Path, entry: Any) -> None:
-    """Append an entry to a JSONL file, on its own line even if the line before is incomplete."""
+    """Append an entry to a JSONL file, on a new line even if the line before is incomplete."""
     try:
         with path.open("a+b") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
@@ -64,7 +64,7 @@ def append_line(path: Path, entry: Any) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Before minutes of work: is there a folder for this file, and may we write to it?"""
+    """Check, before any slow work, that the folder of this file exists and can be written to."""
     folder = path.absolute().parent
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a file name")
@@ -75,7 +75,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary file beside `path`, then rename it, so that no incomplete file is left behind."""
+    """Let `write` fill a temporary file next to `path`, then rename it, so that no incomplete file is left behind."""
     path = Path(path)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=path.suffix)

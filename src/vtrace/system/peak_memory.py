@@ -14,7 +14,7 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """The peak above what was in use when this object was created, on the GPU if that is the device, else in RAM."""
+    """Peak memory above what was in use when this object was created, on the GPU if that is the device, else in RAM."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -36,7 +36,7 @@ class PeakMemory:
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmHWM")
 
     def _reset(self) -> bool:
-        """Reset the high-water mark; only Linux has one for a process."""
+        """Reset the high-water mark; only Linux has one per process."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             return True
@@ -49,7 +49,7 @@ class PeakMemory:
 
 
 def _return_free_memory() -> None:
-    """Memory that the allocator kept from earlier work would distort the next measurement."""
+    """Return unused memory to the system: what the allocator keeps would distort the next measurement."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""Results that save and show themselves.
+"""Saving and showing results.
 
 Reports import results, so results cannot import reports. The root of the package, which may import both, registers the
 presenter here.

@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, ImageFilter, ImageOps, UnidentifiedImageError
 from ..errors import InputError, first_line
 
 MAX_PIXELS = 64_000_000
-BLUR = 1 / 12  # radius of the Gaussian that hides a photograph or diagram, as a share of the longer side
+BLUR = 1 / 12  # radius of the Gaussian that hides a photograph or diagram, as a fraction of the longer side
 Picture = Image.Image | str | os.PathLike[str]
 
 
@@ -72,5 +72,5 @@ def _check_size(image: Image.Image, name: str) -> None:
 
 
 def blur(images: Sequence[Image.Image], radius: float = BLUR) -> list[Image.Image]:
-    """Pictures blurred by a share of their longer side."""
+    """Pictures blurred by a fraction of their longer side."""
     return [image.filter(ImageFilter.GaussianBlur(radius * max(image.size))) for image in images]
