@@ -186,7 +186,7 @@ def test_a_question_the_model_cannot_take_fails_with_its_reason(client):
     made = client.ask(example="test-00011", question="What is <|image_pad|>?")[2]
     facts = client.wait(made["id"])
     assert facts["status"] == "failed"
-    assert "stands for a picture" in facts["error"]
+    assert "placeholder of a picture" in facts["error"]
 
 
 def test_large_requests_are_refused_with_and_without_a_length(client):

@@ -1,4 +1,4 @@
-"""Attention weights a block of receivers at a time: nothing of size H×T×T is ever stored."""
+"""Attention weights, one block of receivers at a time: nothing of size H×T×T is ever stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..lvlm.layer import Layer
 
-BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for the weights of one block: what a cache, or a launch, likes best
+BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for one block of weights: fits a CPU cache, or fills a GPU launch
 ReceiverSet = slice | Int[Tensor, " receivers"]  # a contiguous run of positions, or sorted positions
 
 
@@ -25,7 +25,7 @@ class AttentionBlock(NamedTuple):
 def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
     """Yield the attention weights of a layer, some or all receivers, block by block.
 
-    The weights live in a buffer that the next block overwrites.
+    The weights are in a buffer that the next block overwrites.
     """
     heads, length, _ = layer.query.shape
     wanted = slice(0, length) if receivers is None else receivers
@@ -45,7 +45,7 @@ def _hide(
     block: ReceiverSet,
     mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None,
 ) -> None:
-    """Make what a receiver cannot see weigh nothing."""
+    """Give zero weight to what a receiver cannot see."""
     if mask is None:  # only columns after the first receiver can be later than their row
         first, last = _first(block), _last(block)
         own = torch.arange(first, last + 1, device=weights.device) if isinstance(block, slice) else block
@@ -66,20 +66,20 @@ def _last(block: ReceiverSet) -> int:
 
 
 class Scratch:
-    """Room for one block at a time, used again and again: fresh pages cost as much as the sums in them."""
+    """A buffer for one block, reused for all: allocating fresh pages costs as much as the sums in them."""
 
     room: Tensor | None = None
 
     def take(self, size: int, like: Tensor) -> Float32[Tensor, " {size}"]:
         if self.room is None or len(self.room) < size:
-            self.room = torch.empty(2 * size, device=like.device)  # causal blocks grow: not every one anew
+            self.room = torch.empty(2 * size, device=like.device)  # causal blocks grow: do not allocate for each
         return self.room[:size]
 
 
 def grouped(
     rows: Float32[Tensor, "heads rows size"], columns: Float32[Tensor, "groups size columns"], scratch: Scratch
 ) -> Float32[Tensor, "heads rows columns"]:
-    """Product of matrices of which heads/groups consecutive ones share the right-hand side; lives in `scratch`."""
+    """Batched product in which heads/groups consecutive matrices share the right-hand side; stored in `scratch`."""
     heads, count, size = rows.shape
     groups, _, width = columns.shape
     out = scratch.take(heads * count * width, rows).view(groups, heads // groups * count, width)

@@ -19,7 +19,7 @@ class Likelihoods:
 
 
 def calibrate(likelihoods: Likelihoods | None, image_sum: float, text_sum: float) -> Calibration:
-    """The factor for image scores, and whether the paper's boundary conditions let it be applied."""
+    """The factor for image scores, and whether the paper's boundary conditions allow it."""
     if likelihoods is None:
         return Calibration("off")
     image_damage = likelihoods.clean - likelihoods.image

@@ -86,7 +86,7 @@ def log_scores(
         scores = log_outflow(pairwise, receivers, gamma) + inflow[:, None]
     else:
         scores = log_direct(pairwise, receivers, gamma)
-    first = receivers.to(torch.uint8).argmax(dim=0)  # of equal values argmax gives the first
+    first = receivers.to(torch.uint8).argmax(dim=0)  # argmax returns the first of equal values
     late = torch.arange(len(pairwise), device=pairwise.device)[:, None] >= first
     return scores.masked_fill(late, -math.inf)
 
@@ -153,7 +153,7 @@ def _underflowed(
 
 
 def _log_domain(start: Float64[Tensor, "length targets"], edges: Edges) -> Float64[Tensor, "length targets"]:
-    """The same substitution row by row on logarithms: slow, and safe at any dynamic range."""
+    """The same substitution row by row on logarithms: slow, but safe for any dynamic range."""
     length = len(start)
     log_start = start.log()
     reach = log_start.clone()  # log(x + start)

@@ -19,7 +19,7 @@ class Options:
     """Options of the method, checked when they are set.
 
     Args:
-        gamma: weight of every further edge of a path; 0 leaves nothing, 1 is the paper's.
+        gamma: weight of every edge of a path; 1 in the paper, and 0 makes all scores zero.
         centring: subtract the mean write within image and question positions (stage 1).
         multihop: sum indirect paths (stage 2); without it, scores are the direct edges.
         hops: longest path that counts on either side of a token; 0 for all.
@@ -48,7 +48,7 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
-        """Options from a mapping; a name that does not exist is an error that lists those that do."""
+        """Options from a mapping; an unknown name is an error that lists the known ones."""
         names = [field.name for field in dataclasses.fields(cls)]
         if unknown := set(given) - set(names):
             raise InputError(f"unknown option {sorted(unknown)[0]!r}; there are: {', '.join(names)}")

@@ -1,6 +1,6 @@
-"""Stage 1: who wrote into whom, as a modality-centred pairwise matrix W (Eqs. 2 to 4).
+"""Stage 1: how much each position writes into each other, as a modality-centred pairwise matrix W (Eqs. 2 to 4).
 
-One attention layer at a time is folded into W and forgotten. The d-dimensional writes f are never
+Attention layers are added to W one at a time and not kept. The d-dimensional writes f are never
 built: an inner product with the update Δ equals one in head space, ⟨v O_h, Δ⟩ = ⟨v, O_h Δ⟩, and
 centring the values within a modality centres the writes, because the projection is linear.
 """
@@ -37,7 +37,7 @@ class PairwiseMatrix:
         self._rows = torch.zeros(length, length, device=device)  # receiver-major: blocks of rows are contiguous
 
     def add(self, layer: Layer) -> None:
-        """Fold one layer in."""
+        """Add one layer."""
         update = layer.update.float()
         direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
         for rows, edges in edge_rows(layer, centre_values(layer.value.float(), self.groups), direction):
@@ -72,8 +72,8 @@ def edge_rows(
 def centre_values(
     value: Float[Tensor, "groups positions size"], groups: Sequence[Int[Tensor, " _"]]
 ) -> Float[Tensor, "groups positions size"]:
-    """Subtract from each position the mean over its group (Eq. 3); positions in no group keep theirs."""
+    """Subtract from each position the mean over its group (Eq. 3); positions in no group are not changed."""
     value = value.clone() if groups else value
-    for group in (g.to(value.device) for g in groups):  # layers of a large model live on several devices
+    for group in (g.to(value.device) for g in groups):  # layers of a large model may be on several devices
         value[:, group] -= value[:, group].mean(dim=1, keepdim=True)
     return value

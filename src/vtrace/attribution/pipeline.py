@@ -16,7 +16,7 @@ from .shares import Shares, relative_to_inputs, to_shares
 
 
 class TracedModel(Protocol):
-    """What the algorithm asks of a model and its frozen trace."""
+    """What the algorithm needs from a model and its frozen trace."""
 
     trace: Trace
 
@@ -28,7 +28,7 @@ class TracedModel(Protocol):
 
 
 class Explained(NamedTuple):
-    """What one explanation found. W and the likelihoods serve every other target of the same trace."""
+    """The result of one explanation. W and the likelihoods also serve every other target of the same trace."""
 
     pairwise: Tensor
     likelihoods: np.ndarray | None
@@ -37,7 +37,7 @@ class Explained(NamedTuple):
 
 def run_stages(model: TracedModel, target: Target, options: Options) -> Explained:
     """Algorithm 1."""
-    pairwise = model.pairwise(options.centring)  # stage 1: who wrote into whom
+    pairwise = model.pairwise(options.centring)  # stage 1: how much each position writes into each other
     wanted = options.calibrate and model.trace.patches
     likelihoods = model.padded_likelihoods() if wanted else None
     return Explained(pairwise, likelihoods, score(model.trace, target, pairwise, likelihoods, options))

@@ -1,4 +1,4 @@
-"""What an explanation will need, before it runs: from the configuration only, without weights."""
+"""What an explanation will need, estimated from the configuration alone, without weights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Requirements(TypedDict):
 
 
 class Examination(TypedDict):
-    """What is known about this machine and a model, ready for JSON. The last fields are there if it is supported."""
+    """Facts about this machine and a model, ready for JSON. The last fields are present only for supported models."""
 
     python: str
     packages: dict[str, str | None]  # versions; None if not installed

@@ -34,19 +34,19 @@ class RankedInput:
 class Attribution(Presentable):
     """How much a target relies on every earlier position.
 
-    `scores` are shares: over image and question positions they sum to one (in size, for methods whose
-    scores can be negative). Earlier response and template positions are on the same scale. The paper's u
+    `scores` are shares: over image and question positions their absolute values sum to one (scores of some
+    methods can be negative). Earlier response and template positions are on the same scale. The paper's u
     is scores · exp(log_scale).
     """
 
     trace: Trace
     target: Target
     method: str
-    options: Mapping[str, Any]  # of the method, as it ran
+    options: Mapping[str, Any]  # of the method, as used
     scores: np.ndarray  # T
     log_scale: float
     calibration: Calibration
-    details: Mapping[str, Any] = field(default_factory=dict)  # what else the method found out
+    details: Mapping[str, Any] = field(default_factory=dict)  # further results of the method
     likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
     pairwise: Tensor | None = None  # T,T: W, source by receiver
 
@@ -76,14 +76,14 @@ class Attribution(Presentable):
 
     @property
     def uncalibrated(self) -> np.ndarray:
-        """The scores before the image scale was applied, as shares again."""
+        """The scores before calibration, again as shares."""
         scores = self.scores.copy()
         scores[self.trace.positions("image")] /= self.calibration.scale
         return to_shares(self.trace, scores, None, calibrated=False).scores
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader should know before trusting the picture."""
+        """What a reader should know before relying on the result."""
         notes = []
         if self.trace.finish == "length":
             notes.append("the response was cut off at the token budget")
@@ -94,7 +94,7 @@ class Attribution(Presentable):
         return [*notes, *self.details.get("warnings", [])]
 
     def top(self, count: int = 10) -> list[RankedInput]:
-        """Patches and words of the question in one ranking."""
+        """The strongest patches and question words in one ranking."""
         return self.ranking()[:count]
 
     def ranking(self) -> list[RankedInput]:
@@ -118,19 +118,19 @@ class Attribution(Presentable):
         return sorted(items, key=lambda item: -item.score)
 
     def retarget(self, target: TargetSpec) -> Attribution:
-        """The same for another target: instant, because W and the padded likelihoods are kept."""
+        """The same attribution for another target: instant, because W and the padded likelihoods are kept."""
         found = find_target(self.trace, target)
         shares = score(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
         return replace(self, target=found, **shares._asdict())
 
     def every_token(self) -> np.ndarray:
-        """Uncalibrated log u with every response token as a target of its own: T,n; -inf is zero."""
+        """Uncalibrated log u with every response token as its own target: T,n; -inf stands for zero."""
         targets = [Target("token", (p,)) for p in range(self.trace.prompt_length, len(self.trace))]
         return log_scores_of(self._matrix(), targets, Options.of(self.options)).cpu().numpy()
 
     def _matrix(self) -> Tensor:
         if self.pairwise is None:
-            raise InputError("this attribution holds scores only; save it with its matrix to change the target")
+            raise InputError("this attribution has scores only; save it with its matrix to change the target")
         return self.pairwise
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Scores of any method as shares of all image and question scores, with stage 3 applied where it is wanted."""
+"""Scores of any method as shares of all image and question scores, calibrated by stage 3 on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Shares(NamedTuple):
 
 
 def to_shares(trace: Trace, raw: np.ndarray, likelihoods: np.ndarray | None, calibrated: bool) -> Shares:
-    """Divide scores (T) by their sum over image and question, in size; calibrate the image first, if wanted.
+    """Divide scores (T) by the sum of their absolute values over image and question; calibrate first on request.
 
     `likelihoods` are log p of the tokens to calibrate on: clean, image, text, both padded (4,n).
     """
@@ -44,10 +44,10 @@ class RelativeScores(NamedTuple):
 
 
 def relative_to_inputs(logs: np.ndarray, inputs: list[int]) -> RelativeScores:
-    """From logarithms (T), which can be beyond the range of floats, to scores."""
+    """Convert logarithms (T), which can exceed the range of floats, to scores."""
     top = logs[inputs].max() if inputs else -math.inf
     top = float(top) if math.isfinite(top) else 0.0
     with np.errstate(over="ignore"):
         raw = np.exp(logs - top)
-    # A response token can outweigh every input beyond the range of floats.
+    # A response token can outweigh every input by more than the range of floats.
     return RelativeScores(np.nan_to_num(raw, nan=np.nan, posinf=np.finfo(np.float64).max), top)

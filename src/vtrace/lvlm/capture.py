@@ -1,7 +1,7 @@
-"""Watch a pass: every attention layer is handed over as the model computes it.
+"""Instrument a forward pass: every attention layer is passed to a consumer as the model computes it.
 
-`transformers` routes attention through `AttentionInterface`. Ours calls SDPA for the output and notes what went in;
-a hook on the output projection, or on a norm behind it, supplies what the layer adds to the residual stream.
+`transformers` routes attention through `AttentionInterface`. Ours calls SDPA for the output and records its inputs;
+a hook on the output projection, or on a norm after it, supplies what the layer adds to the residual stream.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .layer import Consumer, Layer
 
 @contextmanager
 def watched(decoder: Any, consumer: Consumer, branch_norm: str = "") -> Iterator[None]:
-    """While open, every attention layer of the decoder is handed to `consumer` as it is computed.
+    """While open, every attention layer of the decoder is passed to `consumer` as it is computed.
 
     Attention runs through SDPA, whatever kernel the model is configured with; no attention map is
-    kept. The model's own setting is put back, also after an exception.
+    kept. The model's own setting is restored, also after an exception.
     """
     config = decoder.config
     recorder = _Recorder(decoder, consumer, branch_norm)
@@ -46,13 +46,13 @@ def watched(decoder: Any, consumer: Consumer, branch_norm: str = "") -> Iterator
         _ACTIVE.reset(token)
     if recorder.seen != len(recorder.projections):
         raise ModelError(
-            f"captured {recorder.seen} of {len(recorder.projections)} layers: this model's attention does not go "
-            "through transformers' AttentionInterface, so it cannot be explained"
+            f"only {recorder.seen} of {len(recorder.projections)} layers could be read: this model's attention "
+            "does not go through transformers' AttentionInterface, so it cannot be explained"
         )
 
 
 class _Call(NamedTuple):
-    """What went into the attention of a layer."""
+    """The inputs of one attention call."""
 
     query: Float[Tensor, "heads positions size"]
     key: Float[Tensor, "groups positions size"]
@@ -62,7 +62,7 @@ class _Call(NamedTuple):
 
 
 class _Recorder:
-    """Pairs the attention call of a layer with what comes out of its projection, or of a norm behind that."""
+    """Pairs the attention call of a layer with the output of its projection, or of a norm after that."""
 
     def __init__(self, decoder: Any, consumer: Consumer, branch_norm: str):
         self.projections = [layer.self_attn.o_proj for layer in decoder.layers]
@@ -123,7 +123,7 @@ class LinearisedNorm(NamedTuple):
 
 @torch.no_grad()
 def linearised(norm: Any, x: Float[Tensor, "positions width"]) -> LinearisedNorm:
-    """An RMS norm at x, whatever form its weight is kept in; any other norm is refused."""
+    """An RMS norm at x, however its weight is stored; any other norm is refused."""
     epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))
     weight = norm.forward(torch.ones_like(x[:1])).float()[0] * (1 + epsilon) ** 0.5
     factor = torch.rsqrt(x.float().pow(2).mean(-1) + epsilon)
@@ -163,7 +163,7 @@ def _attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """SDPA, with a look at what went in. Kernels whose weights are not a plain softmax are refused."""
+    """SDPA that also records its inputs. Kernels whose weights are not a plain softmax are refused."""
     for feature, words in (("softcap", "logit soft-capping"), ("s_aux", "attention sinks")):
         if kwargs.get(feature) is not None:
             raise ModelError(f"this model uses {words}, which would make the attribution wrong; it is not supported")

@@ -17,7 +17,7 @@ EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "
 
 
 class Checkpoint(NamedTuple):
-    """A folder or hub id, and the revision if its name ends in one."""
+    """A folder or hub id, and the revision if the name ends in one."""
 
     source: str
     options: dict[str, str]  # for `from_pretrained`
@@ -41,9 +41,9 @@ def read_config(checkpoint: Checkpoint, name: str) -> ModelConfig:
 
 
 def failure_reason(error: Exception) -> str:
-    """What went wrong, in one line. The hub's own message for a gated model hides what to do."""
+    """What went wrong, in one line. The hub's own message for a gated model does not say what to do."""
     if "gated repo" in str(error) or "GatedRepo" in type(error).__name__:
-        return "its owner requires agreement; accept the terms on its page, then run: hf auth login"
+        return "its owner requires you to accept terms; accept them on its page, then run: hf auth login"
     return first_line(error)
 
 

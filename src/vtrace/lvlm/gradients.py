@@ -95,7 +95,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def overridden(forwards: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """While open, these instances have another forward. What they had before is restored, also after errors."""
+    """While open, these instances have another `forward`. Their own is restored, also after errors."""
     before = {module: module.__dict__.get("forward") for module in forwards}
     try:
         for module, forward in forwards.items():

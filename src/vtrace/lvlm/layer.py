@@ -1,4 +1,4 @@
-"""One attention layer as the model computed it: what the seam hands to whoever watches a pass."""
+"""One attention layer as the model computed it: what an instrumented pass provides."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Layer:
     key: Float[Tensor, "groups positions size"]
     value: Float[Tensor, "groups positions size"]
     update: Float[Tensor, "positions width"]  # what the attention block adds to the residual stream
-    projection: Float[Tensor, "width heads*size"]  # weight of the output projection, and of a norm behind it
+    projection: Float[Tensor, "width heads*size"]  # weight of the output projection, and of a norm after it
     scaling: float
     mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None  # None for causal
     residual: Float[Tensor, "positions width"]  # the residual stream before the update was added
-    gain: Float[Tensor, " positions"] | None = None  # what a norm behind the projection multiplies each receiver with
+    gain: Float[Tensor, " positions"] | None = None  # factor of a norm after the projection, for each receiver
 
 
 Consumer = Callable[[Layer], None]

@@ -1,4 +1,4 @@
-"""`load` any supported checkpoint: from the hub, from a folder, or an embedded one by name."""
+"""Load any supported checkpoint: from the hub, from a folder, or an embedded one by name."""
 
 from __future__ import annotations
 
@@ -119,5 +119,5 @@ def _quantisation(dtype: Dtype | torch.dtype) -> dict[str, Any]:
 
 
 def _is_not_about_casting(record: logging.LogRecord) -> bool:
-    """Drop the message that bitsandbytes logs for every layer: casting inputs is what int8 means."""
+    """Drop the message that bitsandbytes logs for every layer: casting inputs is part of int8."""
     return not str(record.msg).startswith("MatMul8bitLt: inputs will be cast")

@@ -42,10 +42,10 @@ class Lvlm:
 
     @property
     def image_token_id(self) -> int | None:
-        """None for a model without pictures."""
+        """None for a text-only model."""
         return getattr(self.model.config, "image_token_id", None)
 
     @property
     def revision(self) -> str:
-        """A fingerprint of the weights, which tells apart models of the same name."""
+        """A fingerprint of the weights, which distinguishes models of the same name."""
         return revision_of(self.model)

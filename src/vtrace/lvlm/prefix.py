@@ -1,4 +1,4 @@
-"""The tokens before the first position that ever changes are decoded once, not for every state."""
+"""Decode the tokens before the first perturbed position once, not for every state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .families.family import Arguments, Family
 
 
 class KeysAndValues(NamedTuple):
-    """Of one layer, for the tokens of the prefix."""
+    """Keys and values of one layer for the tokens of the prefix."""
 
     keys: Float[Tensor, "1 groups length size"]
     values: Float[Tensor, "1 groups length size"]
@@ -22,7 +22,7 @@ class KeysAndValues(NamedTuple):
 
 @dataclass(frozen=True)
 class Prefix:
-    """What later tokens read of the first `length` tokens."""
+    """Keys and values of the first `length` tokens, for later tokens to attend to."""
 
     length: int
     layers: list[KeysAndValues]
@@ -30,7 +30,7 @@ class Prefix:
 
 @torch.no_grad()
 def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -> Prefix | None:
-    """Decode the first tokens of one sequence. None if there are none, or if the model brings masks of its own."""
+    """Decode the first tokens of one sequence. None if there are none, or if the model uses its own masks."""
     mask = arguments.get("attention_mask")
     if length == 0 or not (mask is None or (isinstance(mask, Tensor) and mask.ndim == 2)):
         return None
@@ -42,19 +42,19 @@ def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -
 
 
 def after(prefix: Prefix | None, arguments: Arguments) -> Arguments:
-    """A batch of sequences that begin with the prefix, without it."""
+    """The rest of a batch of sequences that begin with the prefix."""
     if prefix is None:
         return arguments
     tail = {name: _cut(name, value, arguments, slice(prefix.length, None)) for name, value in arguments.items()}
     rows, cache = len(arguments["inputs_embeds"]), DynamicCache()
     for index, (keys, values) in enumerate(prefix.layers):
         cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), index)
-    mask = arguments.get("attention_mask")  # of what is read, so it stays whole
+    mask = arguments.get("attention_mask")  # covers the prefix too, so it is not cut
     return {**tail, "attention_mask": mask, "past_key_values": cache, "use_cache": True}
 
 
 def _cut(name: str, value: Any, arguments: Arguments, part: slice) -> Any:
-    """Tokens are the second axis of embeddings, and the last one of everything else that has them."""
+    """Cut along the token axis: the second one of embeddings, the last one of everything else that has tokens."""
     if name == "inputs_embeds":
         return value[:, part]
     of_tokens = isinstance(value, Tensor) and value.shape[-1] == arguments["inputs_embeds"].shape[1]

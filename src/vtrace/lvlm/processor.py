@@ -1,4 +1,4 @@
-"""Processors: the checkpoint's own where it loads, an image-only one where torchvision is missing, one for text.
+"""Processors: the checkpoint's own if it loads, an image-only one if torchvision is missing, and one for text.
 
 Many processors require a video processor, which requires torchvision. Pictures need neither, so without torchvision the
 same class is built from its image processor and tokenizer only. Image processors are imported from their own modules:
@@ -48,14 +48,14 @@ _NEEDING_TORCHVISION = {  # by model type
 
 @cache
 def image_only(whole: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """The same processor class without a video processor among its parts."""
+    """The same processor class without its video processor."""
     parts = [part for part in whole.get_attributes() if part != "video_processor"]
     return type(f"ImageOnly{whole.__name__}", (whole,), {"get_attributes": classmethod(lambda cls: parts)})
 
 
 @dataclass(frozen=True)
 class TextProcessor:
-    """A tokenizer that is called like a processor."""
+    """A tokenizer with the interface of a processor."""
 
     tokenizer: PreTrainedTokenizerBase
 
@@ -88,12 +88,12 @@ def load_text_processor(name: str, kind: str, **where: str) -> TextProcessor:
 
 
 def placeholder(processor: ProcessorMixin | TextProcessor) -> str:
-    """What stands for a picture in a rendered conversation; empty for text models."""
+    """The placeholder of a picture in a rendered conversation; empty for text models."""
     return getattr(processor, "boi_token", "") or getattr(processor, "image_token", "")
 
 
 def render_chat(processor: ProcessorMixin | TextProcessor, messages: list[dict[str, Any]]) -> str:
-    """A conversation as text, by the model's own chat template, up to where the model answers."""
+    """A conversation as text, rendered by the model's own chat template, up to where the model answers."""
     if isinstance(processor, TextProcessor):
         return processor.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     # The base method: some classes call their video processor first.

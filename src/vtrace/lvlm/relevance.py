@@ -1,4 +1,4 @@
-"""Layer-wise relevance rules as modified gradients: forward values stay, and one backward pass gives the relevance.
+"""Layer-wise relevance rules as modified gradients: forward values stay, and one backward pass gives relevance.
 
 Every rule acts on instances of one model and is removed when the context closes.
 """
@@ -37,7 +37,7 @@ def linear_norm(norm: Any, x: Tensor) -> Tensor:
 
 @contextmanager
 def relevance_rules(decoder: Any, rule: Rule) -> Iterator[None]:
-    """While open, gradients through this decoder are relevances. Rule "cp" keeps attention and gates constant."""
+    """While open, gradients through this decoder are relevances. The rule "cp" holds attention and gates constant."""
     config = decoder.config
     before = config._attn_implementation
     if before in _NAMES.values():

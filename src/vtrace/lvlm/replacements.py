@@ -16,12 +16,12 @@ from .seam import Seam
 
 @torch.no_grad()
 def by_model(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:
-    """The model's own prediction at each position, without the token that is there: n,vocabulary."""
+    """The model's own prediction at each position, excluding the current token: n,vocabulary."""
     return _without(seam.predict(arguments, positions)[0].softmax(-1), ids[positions])
 
 
 def by_unigram(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Tensor:
-    """The model's mean prediction over these positions, the same at all of them."""
+    """The model's mean prediction over these positions, used at all of them."""
     mean = by_model(seam, arguments, ids, positions).mean(0, keepdim=True)
     return _without(mean.repeat(len(positions), 1), ids[positions])
 

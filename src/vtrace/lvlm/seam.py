@@ -1,8 +1,8 @@
-"""The decoder seam: encode once, decode many times, capture while decoding.
+"""The decoder seam: encode once, decode many times, and read layers while decoding.
 
-Every model of interest is a vision tower whose features are scattered into the token embeddings,
-then one call of a text decoder, then `lm_head`. We stand at that call. `encode` runs the model's own
-forward up to it and keeps the arguments; everything else is an edit of those arguments.
+Every supported model is a vision tower whose features are scattered into the token embeddings, then one call of a
+text decoder, then `lm_head`. The seam is that call: `encode` runs the model's own forward up to it and keeps the
+arguments; everything else changes those arguments and calls the decoder again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
 from .layer import Consumer
 
-BATCH_TOKENS = 1024  # decode together as many sequences as fit; beyond that one at a time
+BATCH_TOKENS = 1024  # as many sequences as fit are decoded together, at least one
 
 
 class _Stop(Exception):
@@ -41,7 +41,7 @@ class _LogitChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Seam:
-    """A loaded model, seen from its decoder."""
+    """A loaded model, accessed at its decoder call."""
 
     model: Any  # of transformers, whose modules carry attributes that type checkers cannot see
     family: Family
@@ -53,7 +53,7 @@ class Seam:
 
     @torch.no_grad()
     def encode(self, inputs: ProcessorOutput) -> Arguments:
-        """Run the model up to its decoder; the arguments that the decoder would have been called with."""
+        """Run the model up to its decoder and return the arguments of the decoder call."""
 
         def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             raise _Stop(kwargs)
@@ -75,7 +75,7 @@ class Seam:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """What a forward pass leaves behind in the model, for a generation that may be under way, is put back."""
+        """Restore on exit what a forward pass changes in the model, so that a running generation can continue."""
         core = self.model.model
         cached = getattr(core, "rope_deltas", None)
         try:
@@ -87,18 +87,18 @@ class Seam:
     def pad(self, arguments: Arguments, positions: Sequence[Sequence[int]]) -> Arguments:
         """A batch with one row per position set, each with those positions replaced by the pad token.
 
-        Positions stay where they are. What reaches them by other ways than the embedding (DeepStack)
-        is erased too; otherwise a padded picture would still be seen.
+        Positions do not move. Features that reach them other than through the embedding (DeepStack) are
+        erased too; otherwise the model would still see a padded picture.
         """
         return self.pad_rows(self.repeat(arguments, len(positions)), positions)
 
     def repeat(self, arguments: Arguments, copies: int) -> Arguments:
-        """A batch of copies of one sequence. Rows of extras follow each other, as positions of the batch do."""
+        """A batch of copies of one sequence. Rows of extras are concatenated in the same order."""
         rows = [extra.repeat(copies, 1) for extra in self.family.extras(arguments)]
         return self.family.with_extras(repeat_rows(arguments, copies), rows)
 
     def pad_rows(self, arguments: Arguments, positions: Sequence[Collection[int]]) -> Arguments:
-        """The same for a batch that has one row per position set already."""
+        """The same for a batch that already has one row per position set."""
         masked = self.mark(arguments, positions)
         pad = self.model.get_input_embeddings()(torch.tensor(self.pad_id, device=masked.device)).detach()
         return self.replace(arguments, masked, pad, [torch.zeros(())] * len(self.family.extras(arguments)))
@@ -118,7 +118,7 @@ class Seam:
         embeds: Float[Tensor, "*any width"],
         extras: Sequence[Tensor],
     ) -> Arguments:
-        """Other embeddings, and other extras, at the masked positions of a batch."""
+        """Replace embeddings and extras at the masked positions of a batch."""
         own = arguments["inputs_embeds"]
         mixed = {**arguments, "inputs_embeds": torch.where(masked[..., None], embeds.to(own.dtype), own)}
         if not (rows := self.family.extras(arguments)):
@@ -129,7 +129,7 @@ class Seam:
         )
 
     def leaves(self, arguments: Arguments) -> tuple[Arguments, list[Tensor]]:
-        """The same arguments with embeddings and extras as leaves of a new graph: what gradients are taken of."""
+        """The same arguments with embeddings and extras as leaves of a new graph, for gradients."""
         fresh = [t.detach().clone().requires_grad_() for t in self.inputs(arguments)]
         return self.family.with_extras({**arguments, "inputs_embeds": fresh[0]}, fresh[1:]), fresh
 
@@ -148,7 +148,7 @@ class Seam:
     ) -> Float64[Tensor, "batch length-{start}"]:
         """log p of ids[start:] under each row of the batch, teacher-forced.
 
-        What the arguments hold may be the end of the sequences alone.
+        The arguments may contain only the end of the sequences.
         """
         first = predictor(start) - len(ids)  # from the end
         hidden = self.decoder(**arguments).last_hidden_state[:, first:-1]
@@ -180,7 +180,7 @@ class Seam:
     def _logits(
         self, hidden: Float[Tensor, "tokens width"], chosen: Int[Tensor, " tokens"], chunk: int = 256
     ) -> Iterator[_LogitChunk]:
-        """Logits of a large vocabulary are wide: only on predictors, and a few hundred at a time."""
+        """Compute logits at predictors only, a few hundred at a time, because a large vocabulary needs much memory."""
         head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
             logits = head(rows).float()
@@ -195,10 +195,10 @@ class Seam:
         return torch.cat([self.log_probabilities(self.pad(arguments, part), ids, start) for part in parts])
 
     def capture(self, consumer: Consumer) -> AbstractContextManager[None]:
-        """While open, every attention layer of the decoder is handed to `consumer` as it is computed."""
+        """While open, every attention layer of the decoder is passed to `consumer` as it is computed."""
         return watched(self.decoder, consumer, self.family.branch_norm)
 
 
 def _predictors(positions: Sequence[int]) -> list[int]:
-    """The first token of a sequence is predicted by nothing, and stands for itself."""
+    """Predictors of positions; the first token has none, so its own position is used."""
     return [max(0, predictor(p)) for p in positions]

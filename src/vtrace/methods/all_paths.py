@@ -17,7 +17,7 @@ from .ifr import ifr_matrix
 from .outcome import Outcome
 from .session import TraceSession
 
-Base = Literal["vtrace", "ifr", "attention"]  # whose pairwise matrix
+Base = Literal["vtrace", "ifr", "attention"]  # source of the pairwise matrix
 
 
 def attention_matrix(session: TraceSession) -> Tensor:
@@ -58,20 +58,20 @@ def cage(
     base: Base = "vtrace",
     receivers: ReadAt = "predictor",
 ) -> Outcome:
-    """CAGE (Walker & Ewetz, 2025): every receiver's row sums to one; credit of response tokens is passed on whole."""
+    """CAGE (Walker & Ewetz, 2025): every receiver's row sums to one; credit of response tokens is passed on in full."""
     rows = normalised(MATRICES[base](session))
     return Outcome(passed_on(rows, session.receivers(target, receivers), session.trace.prompt_length))
 
 
 def normalised(pairwise: Tensor) -> Tensor:
-    """Receiver by source, rows that sum to one (or to nothing)."""
+    """Receiver by source; rows sum to one (or to zero)."""
     rows = pairwise.T.double()
     total = rows.sum(1, keepdim=True)
     return torch.where(total > 0, rows / total.clamp_min(1e-300), 0.0)
 
 
 def passed_on(rows: Tensor, receivers: Tensor, prompt: int) -> Tensor:
-    """Credit of the receivers, with what lands on response tokens handed down to their own sources."""
+    """Credit of the receivers; what reaches response tokens is passed on to their own sources."""
     credit = rows[receivers].sum(0)
     for position in range(len(rows) - 1, prompt - 1, -1):
         credit = credit + credit[position] * rows[position]

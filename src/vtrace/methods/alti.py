@@ -29,9 +29,9 @@ def alti(session: TraceSession, target: Target, *, receivers: ReadAt = "predicto
 
 
 def alti_logit(session: TraceSession, target: Target, *, sign: Sign = "positive") -> Outcome:
-    """What each layer's attention adds to the target's logits, handed down to the inputs by ALTI.
+    """What each layer's attention adds to the target's logits, passed down to the inputs by ALTI.
 
-    The MLPs' part of the logits belongs to no token; how much it was is in the details.
+    The MLPs' part of the logits is assigned to no token; the details say how much that is.
     """
     where = session.receivers(target)
     directions, final = _directions(session, target)
@@ -71,13 +71,13 @@ def contributions(layer: Layer, reach: int) -> Iterator[EdgeBlock]:
             parts = torch.bmm(weights[..., start:stop].permute(2, 1, 0), writes)  # c,r,d
             for own in range(max(start, rows.start), min(stop, rows.stop)):
                 parts[own - start, own - rows.start] += layer.residual[own]
-            # feature by feature: norms are large, and their difference would drown in rounding
+            # feature by feature: the difference of two large norms would be lost in rounding
             near[:, start:stop] = parts.sub_(target).abs_().sub_(size).sum(-1).neg_().relu_().T
         yield EdgeBlock(rows, (near / near.sum(1, keepdim=True).clamp_min(1e-12)).double())
 
 
 def _directions(session: TraceSession, target: Target) -> tuple[Tensor, float]:
-    """Per target token the direction of the last residual stream that its logit reads, the norm linearised: n,d."""
+    """For each target token, the direction of the final residual that its logit reads, with a linearised norm: n,d."""
     seam = session.seam
     decoder, head = seam.decoder, seam.model.get_output_embeddings()
     found: list[Tensor] = []
@@ -97,7 +97,7 @@ def _directions(session: TraceSession, target: Target) -> tuple[Tensor, float]:
 
 
 def _written_logits(layer: Layer, where: Tensor, directions: Tensor) -> Tensor:
-    """Logits that the attention of a layer writes from each source, summed over receivers: T."""
+    """What the attention of a layer writes into the logits from each source, summed over receivers: T."""
     heads, length, size = layer.query.shape
     reading = (directions @ layer.projection.float()).view(len(where), heads, size)  # n,H,d_h
     groups = torch.arange(heads, device=where.device) * len(layer.value) // heads

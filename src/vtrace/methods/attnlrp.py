@@ -1,4 +1,4 @@
-"""AttnLRP (Achtibat et al., 2024): relevance through attention, by one changed forward and one backward pass.
+"""AttnLRP (Achtibat et al., 2024): relevance through attention, by one modified forward and one backward pass.
 
 LRP is covered by patents whose owners allow personal and scientific use; see docs/methods/attnlrp.md.
 """
@@ -14,7 +14,7 @@ from .option_types import Sign
 from .outcome import Outcome, signed_as
 from .session import TraceSession
 
-LONG = 512  # tokens from which activations are computed twice instead of kept
+LONG = 512  # from this many tokens on, activations are computed twice instead of kept
 
 
 def attnlrp(
@@ -25,10 +25,10 @@ def attnlrp(
     sign: Sign = "positive",
     checkpoint: bool | None = None,
 ) -> Outcome:
-    """Relevance is linear in what it starts from, so one backward from the sum of logits serves a whole span.
+    """Relevance is linear in its starting point, so one backward pass from the sum of logits covers a whole span.
 
     `rule` "cp" keeps attention and gates constant, which conserves relevance exactly without biases.
-    It ends at the fused embeddings and DeepStack rows; the vision tower is not entered.
+    Relevance stops at the fused embeddings and DeepStack rows; the vision tower is not entered.
     """
     decoder = session.seam.decoder
     long = len(session.trace) >= LONG if checkpoint is None else checkpoint

@@ -1,4 +1,4 @@
-"""Several methods on one frozen trace: what each finds, what it costs, and how far they agree."""
+"""Several methods on one frozen trace: what each finds, what it costs, and how well they agree."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ QUICK = tuple(names_of("instant", "quick"))
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one method: alone, and on top of what others had already computed."""
+    """Cost of one method: alone, and in addition to what other methods had already computed."""
 
     seconds: float  # as if it had run alone
     own_seconds: float
     shared: dict[str, float]  # seconds of the shared stages it used
-    memory: int | None  # peak in bytes above the loaded model, with what was shared
+    memory: int | None  # peak in bytes above the loaded model, including shared stages
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,10 +70,10 @@ def compare(
     options: dict[str, dict[str, Any]] | None = None,
     progress: Progress = silent,
 ) -> Comparison:
-    """Run methods on one trace and share what they have in common. A method that cannot run is reported, not fatal.
+    """Run methods on one trace and share common computations. A method that cannot run is reported, not fatal.
 
-    `options` are per method; `calibrated` applies stage 3 to the methods that have no such stage themselves.
-    `progress` is told the method as its label.
+    `options` are per method; `calibrated` applies stage 3 to methods that have no such stage.
+    `progress` receives the name of the method as its label.
     """
     options = options or {}
     if not methods:
@@ -86,7 +86,7 @@ def compare(
     memory = PeakMemory(lvlm.device)
     session = TraceSession.open(lvlm, trace, keep_layers=needs_layers(methods))
     if needs_layers(methods):
-        with suppress(VTraceError):  # whoever needs them will say what went wrong
+        with suppress(VTraceError):  # methods that need them report the error
             session.layers()  # once, before anything is measured
     results: dict[str, Attribution] = {}
     costs: dict[str, Cost] = {}

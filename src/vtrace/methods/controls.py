@@ -1,4 +1,4 @@
-"""What any method has to beat: chance, a prior over places, recency, and the raw attention of the target."""
+"""Baselines that any method should beat: chance, a prior on the centre, recency, and the target's raw attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FlashTrace (Pan et al., 2026): IFR of a weighted span, repeated through the tokens that carried it."""
+"""FlashTrace (Pan et al., 2026): IFR of a weighted span, continued through the response tokens that got credit."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def flashtrace(
     receivers: ReadAt = "predictor",
     threshold: float = 0.0,
 ) -> Outcome:
-    """Credit that lands on the bridge is traced on, `hops` times, weighted by how much landed there.
+    """Credit that reaches the bridge is traced further, `hops` times, weighted by how much reached each token.
 
-    `bridge` "generation" is every response token but the end, with stop tokens left out (the public
-    package's default); "thinking" is the reasoning span alone, stop tokens kept (the paper's definition).
+    `bridge` "generation" is every response token except the end token and stop tokens (the public
+    package's default); "thinking" is only the reasoning, including stop tokens (the paper's definition).
     """
     trace = session.trace
     soft = bridge == "generation"

@@ -23,8 +23,8 @@ def flowtracer(
     last_layer: float = 2 / 3,
     receivers: ReadAt = "predictor",
 ) -> Outcome:
-    """`mode` "reach": how much of a token gets to the answer over all paths; "flow": throughput of what is injected
-    at the inputs and conditioned on arriving; "direct": the answer's own attention. Layers are given as shares of
+    """`mode` "reach": how much of a token gets to the answer over all paths; "flow": throughput of flow that starts
+    at the inputs and arrives at the answer; "direct": the answer's own attention. Layers are given as fractions of
     the depth."""
     if not 0 <= first_layer < last_layer <= 1:
         raise InputError(
@@ -55,7 +55,7 @@ def attention_capacity(session: TraceSession, layers: range) -> Tensor:
 
 
 def reach_of(capacity: Tensor, answer: Tensor) -> Tensor:
-    """The potential h: one on the answer, elsewhere the sum over edges to what reaches it. One triangular solve."""
+    """The potential h: one on the answer, elsewhere the sum over outgoing edges. One triangular solve."""
     absorbing = torch.zeros(len(capacity), dtype=capacity.dtype, device=capacity.device)
     absorbing[answer] = 1
     moving = capacity * (1 - absorbing)[:, None]
@@ -63,7 +63,7 @@ def reach_of(capacity: Tensor, answer: Tensor) -> Tensor:
 
 
 def throughput(capacity: Tensor, reach: Tensor, answer: Tensor, inject: Tensor) -> Tensor:
-    """Flow through every token when one unit starts evenly on those of `inject` that can arrive."""
+    """Flow through every token if one unit starts evenly on the tokens of `inject` that can reach the answer."""
     step = conditioned(capacity, reach, answer)
     start = torch.zeros_like(reach)
     able = inject[reach[inject] > 0]
@@ -75,7 +75,7 @@ def throughput(capacity: Tensor, reach: Tensor, answer: Tensor, inject: Tensor) 
 
 
 def conditioned(capacity: Tensor, reach: Tensor, answer: Tensor) -> Tensor:
-    """Transitions of a walker that is known to arrive: rows sum to one wherever the answer can be reached."""
+    """Transition probabilities conditioned on arrival: rows sum to one wherever the answer can be reached."""
     safe = torch.where(reach > 0, reach, 1.0)
     step = capacity * reach[None] / safe[:, None]
     step[reach <= 0] = 0

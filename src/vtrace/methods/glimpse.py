@@ -67,7 +67,7 @@ def _relevance(session: TraceSession, rows: Tensor, gradients: list[Tensor], tem
 
 
 def _head_facts(layer: Layer, by_head: Tensor) -> tuple[Tensor, float]:
-    """Per head the share of positive gradient that meets attention; and the size of the gradient, heads summed."""
+    """For each head, the attention-weighted share of positive gradient; and the gradient's size, summed over heads."""
     met = torch.zeros(len(layer.query), dtype=torch.float64, device=layer.query.device)
     positive, size = met.clone(), 0.0
     for _, weights, grads in _blocks(layer, by_head):

@@ -14,7 +14,7 @@ from .option_types import Count, Sign
 from .outcome import Outcome, signed_as
 from .session import TraceSession
 
-POWER = 3  # steps on the line lie closer together near its start, where the norms make the slope steep
+POWER = 3  # points are denser near the start of the line, where norms make the slope steep
 
 
 def gradient(session: TraceSession, target: Target, *, sign: Sign = "absolute") -> Outcome:
@@ -31,10 +31,10 @@ def integrated_gradients(
     max_steps: Count = 576,
     sign: Sign = "positive",
 ) -> Outcome:
-    """From padded inputs to the real ones on a straight line; what is summed is the target's log-probability.
+    """Gradients of the target's log-probability, integrated along a straight line from padded to real inputs.
 
-    `steps` are tripled, up to `max_steps`, until the scores leave at most a share `tolerance` of the change of the
-    log-probability unexplained.
+    `steps` are tripled, up to `max_steps`, until at most the fraction `tolerance` of the change of the log-probability
+    is unexplained.
     """
     line = _Line(session, target)
     change = line.change()
@@ -57,12 +57,12 @@ def integrated_gradients(
 
 
 def _middles(count: int) -> list[float]:
-    """Middles of equal parts of the line from 0 to 1."""
+    """Midpoints of `count` equal parts of the line from 0 to 1."""
     return [(k + 0.5) / count for k in range(count)]
 
 
 def _between(count: int) -> list[float]:
-    """The middles of three times as many parts that are not middles of `count` parts: every third one is."""
+    """Midpoints of 3 · `count` parts, without every third one, which is already a midpoint of `count` parts."""
     return [place for k, place in enumerate(_middles(3 * count)) if k % 3 != 1]
 
 
@@ -80,7 +80,7 @@ class _Line:
         return torch.zeros(len(self.session.trace), dtype=torch.float64, device=self.session.device)
 
     def slope(self, place: float) -> Tensor:
-        """What each position adds to the log-probability around a place of the line, per unit of its length: T."""
+        """What each position adds to the log-probability at a point of the line, per unit of length: T."""
         seam, arguments = self.session.seam, self.session.arguments
         share, weight = place**POWER, POWER * place ** (POWER - 1)
         mixed = [b + share * c for b, c in zip(self._base, self._change, strict=True)]
@@ -94,7 +94,7 @@ class _Line:
         return total
 
     def change(self) -> float:
-        """Of the target's log-probability from one end to the other."""
+        """Change of the target's log-probability from one end of the line to the other."""
         session, start = self.session, self.session.trace.prompt_length
         tokens = [p - start for p in self.target.positions]
         ends = session.seam.log_probabilities_padded(session.arguments, session.ids, start, [[], session.inputs])

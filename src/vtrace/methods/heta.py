@@ -37,7 +37,8 @@ def heta(
     seed: int = 0,
 ) -> Outcome:
     """`curvature` "exact" takes block Hessian products by double backward; "finite" takes differences of gradients
-    at `step` times the embeddings' size, which needs less memory and any kernel. `mask` is "zero", "mean" or "pad".
+    at `step` times the embeddings' size, which needs less memory and works with any kernel. `mask` is "zero",
+    "mean" or "pad".
     """
     gate = semantic_gate(session, session.receivers(target), session.inputs)
     bends = block_curvature(session, target, session.inputs, probes, curvature == "exact", step, seed)
@@ -50,7 +51,7 @@ def heta(
 def semantic_gate(session: TraceSession, receivers: Tensor, scored: list[int]) -> Tensor:
     """Per head, attention rolled out to every layer, weighted by the size of what is written there; sums to one.
 
-    One vector per layer and head walks down together: each starts at its own layer.
+    One vector per layer and head is multiplied from the top layer down; each starts at its own layer.
     """
     heads, length = len(session.layers()[0].query), len(session.trace)
     start = one_hot(length, receivers, session.device).float().expand(heads, 1, -1)
@@ -92,7 +93,7 @@ def block_curvature(
 
 
 def _exact(session: TraceSession, target: Target, where: Tensor, direction: Tensor) -> Tensor:
-    """H_ii r for one input per row: b,d. Fused attention kernels have no second derivative, the plain one has."""
+    """H_ii r for one input per row: b,d. Uses plain attention: fused kernels have no second derivative."""
     rows = torch.arange(len(where), device=where.device)
     with sdpa_kernel(SDPBackend.MATH), frozen(session.seam.model), torch.enable_grad():
         leaf = session.arguments["inputs_embeds"].detach().repeat(len(where), 1, 1).requires_grad_()

@@ -1,6 +1,6 @@
 """Information Flow Routes (Ferrando & Voita, 2024) as token scores.
 
-A source's write is important when it brings the receiver's new residual closer in the L1 norm. The
+A source's write is important if it brings the receiver closer to its new residual in the L1 norm. The
 distance does not factor over features, so writes are built for a few sources and one head at a time.
 """
 
@@ -20,7 +20,7 @@ from .outcome import Outcome, check_finite
 from .session import TraceSession
 
 _CHUNK_BYTES = 4 << 20  # of receivers by sources by features
-FEW = 16  # receivers at a time, when all are wanted: chunks of sources stay long
+FEW = 16  # receivers at a time, if all are needed: keeps chunks of sources long
 
 
 def ifr(
@@ -87,7 +87,7 @@ def shares_of(
             sources = slice(start, min(start + chunk, weights.shape[-1]))
             writes = writes_of(layer, head, sources)  # c,d
             left = torch.addcmul(whole[:, None], weights[head, :, sources, None], writes, value=-1)
-            # feature by feature: norms are large, and their difference would drown in rounding
+            # feature by feature: the difference of two large norms would be lost in rounding
             proximity = left.abs_().sub_(size[:, None]).sum(-1).neg_().relu_()
             near[:, sources] += torch.where(proximity < threshold, 0.0, proximity) if threshold else proximity
     stay = (size - update.float().abs()).sum(-1).relu()
@@ -97,7 +97,7 @@ def shares_of(
 
 
 def written_rows(layer: Layer, rows: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
-    """Receivers and what they take of every source's writes: attention, times a norm's factor where there is one."""
+    """Receivers and their weights of every source's writes: attention, times a norm's factor if there is one."""
     for block, weights in attention_rows(layer, rows):
         yield AttentionBlock(block, weights if layer.gain is None else weights.mul_(layer.gain[block, None]))
 
@@ -110,7 +110,7 @@ def writes_of(layer: Layer, head: int, sources: slice) -> Tensor:
 
 
 def ifr_matrix(session: TraceSession) -> Tensor:
-    """All rows as a pairwise matrix, source by receiver, mean over layers: every pair costs H·d, so this takes time."""
+    """All rows as a pairwise matrix, source by receiver, mean over layers. Slow: every pair costs H·d."""
     length = len(session.trace)
     matrix = torch.zeros(length, length, device=session.device)
     for number, layer in enumerate(session.layers(), start=1):

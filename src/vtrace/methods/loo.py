@@ -1,4 +1,4 @@
-"""Leave-one-out: the measured dependence. Blur one patch, or pad one word, and see what the target loses."""
+"""Leave-one-out: measured dependence. Blur one patch, or pad one word, and measure what the target loses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def leave_one_out(
 
 
 def measured_dependence(session: TraceSession, radius: float = BLUR) -> np.ndarray:
-    """T: what the likelihood of the response, exp(mean log p), loses without each image or question token."""
+    """Drop of the likelihood of the response, exp(mean log p), without each image or question token: T."""
     inputs = session.inputs
     left = session.without(((), *((p,) for p in inputs)), radius).mean(1).exp().cpu().numpy()
     scores = np.zeros(len(session.trace))

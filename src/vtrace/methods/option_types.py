@@ -1,7 +1,7 @@
 """Types of options, and the check of a value against the annotation in a method's signature.
 
-Written by hand, because validation libraries convert what does not fit ("3" to 3, true to 1) or say so in words that
-are about Python types; here a wrong value is an error in one line that says what the option takes.
+Written by hand, because validation libraries convert wrong values ("3" to 3, true to 1) or describe errors in terms of
+Python types; here a wrong value is an error in one line that says what the option takes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from ..errors import InputError
 
-Sign = Literal["positive", "absolute", "signed"]  # what becomes of scores that speak against the target
+Sign = Literal["positive", "absolute", "signed"]  # what to do with scores that count against the target
 Backward = Literal["sum", "tokens"]  # one backward pass for the whole target, or one for each of its tokens
 Count = Annotated[int, 1]  # at least one
 

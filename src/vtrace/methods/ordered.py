@@ -1,8 +1,8 @@
-"""Ordered paths: count only what can happen. Our own variant of the paper's all-paths sum.
+"""Ordered paths: only paths that can occur are counted. Our own variant of the paper's all-paths sum.
 
-The paper sums paths over the mean of all layers, so a path may use a late layer first and an early one
-after it. Here, inside a forward pass, layers are taken in their order; between generated tokens, which the
-model reads back from the bottom, all paths are summed.
+The paper sums paths over the mean of all layers, so a path may use a late layer before an early one. Here, inside a
+forward pass, layers are used in order; between generated tokens, which the model reads again from the first layer, all
+paths are summed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def ordered(
     normalise: Literal["scaled", "columns"] = "scaled",
     own: bool = False,
 ) -> Outcome:
-    """Scores are what flows into the target's predictors, directly or through response tokens before it.
+    """Scores are the flow into the target's predictors, directly or through earlier response tokens.
 
     `normalise` "scaled" divides the flow between response tokens by one number, so that its largest column
-    sums to 0.9; "columns" lets every column of all flows sum to one. `own` counts the predictor's own stream.
+    sums to 0.9; "columns" makes every column of all flows sum to one. `own` counts the predictor's own stream.
     """
     start = session.trace.prompt_length
     flows = flows_into_predictors(session, centring)
     if not own:
         predictors = _predictors(session)
         flows[predictors, list(range(len(predictors)))] -= 1
-    between = flows[start:].triu(1)  # response token by response token: strictly later ones read
+    between = flows[start:].triu(1)  # response token by response token; only later ones read earlier ones
     if normalise == "columns":
         total = flows.sum(0).clamp_min(EPSILON)
         flows, between = flows / total, between / total
@@ -54,8 +54,8 @@ def ordered(
 def flows_into_predictors(session: TraceSession, centring: bool = True) -> Tensor:
     """Flow of every position into the predictor of every response token: T,n; float64.
 
-    One column per response token walks down from the top layer, r ← r + C r, with edges of shares of the
-    residual, C[i, j] = [Σ_h α ⟨f̃_i, x_j⟩]₊ / ‖x_j‖², computed again layer by layer and never kept.
+    One column per response token is passed down from the top layer, r ← r + C r. Edges are shares of the
+    residual, C[i, j] = [Σ_h α ⟨f̃_i, x_j⟩]₊ / ‖x_j‖², recomputed layer by layer and not kept.
     """
     length, start = len(session.trace), session.trace.prompt_length
     groups = [torch.tensor(session.trace.positions(kind), device=session.device) for kind in ("image", "question")]
@@ -75,5 +75,5 @@ def flows_into_predictors(session: TraceSession, centring: bool = True) -> Tenso
 
 
 def _predictors(session: TraceSession) -> list[int]:
-    """Of every response token."""
+    """Predictors of all response tokens."""
     return Target("response", tuple(range(session.trace.prompt_length, len(session.trace)))).receivers()

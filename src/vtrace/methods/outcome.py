@@ -1,4 +1,4 @@
-"""What a method returns: a score for every position, and whatever else it found out."""
+"""What a method returns: a score for every position, and further details."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Outcome:
 
 
 def signed_as(sign: Sign, scores: Tensor, details: dict[str, Any] | None = None) -> Outcome:
-    """Scores that can be negative: `sign` "positive" drops what speaks against the target, "absolute" counts it,
-    "signed" leaves it. The signed copy is kept in the details."""
+    """Scores that can be negative: `sign` "positive" drops what counts against the target, "absolute"
+    takes its size, "signed" keeps it. The signed copy is kept in the details."""
     forms = {"positive": scores.clamp_min(0), "absolute": scores.abs(), "signed": scores}
     return Outcome(forms[sign], {**(details or {}), "signed": scores.tolist()})
 
 
 def check_finite(values: Tensor, layer: int) -> Tensor:
-    """Refuse to go on with numbers that would turn into a silent zero."""
+    """Refuse numbers that would silently become zero."""
     if not torch.isfinite(values).all():
         raise ModelError(f"scores are not finite at layer {layer}; try dtype float32 or bfloat16")
     return values

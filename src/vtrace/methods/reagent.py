@@ -1,4 +1,4 @@
-"""ReAGent (Zhao & Shan, 2024): replace random inputs again and again, and learn whose absence hurts.
+"""ReAGent (Zhao & Shan, 2024): replace random inputs repeatedly, and learn which absences hurt.
 
 The published method explains one token of a text. Here the target is a span, whose likelihood is
 exp(mean log p), and image positions can be replaced too.
@@ -18,7 +18,7 @@ from .option_types import Count
 from .outcome import Outcome
 from .session import TraceSession
 
-_LIMIT = 1 - 1e-6  # a change of likelihood of exactly one would be an infinite logit
+_LIMIT = 1 - 1e-6  # a change of likelihood by exactly one would give an infinite logit
 
 
 def reagent(
@@ -75,7 +75,7 @@ def _likelihood(session: TraceSession, target: Target, replacer: _Replacer, mask
 
 
 class _Replacer:
-    """Decoder arguments with chosen inputs replaced by plausible others."""
+    """Decoder arguments with chosen inputs replaced by plausible ones."""
 
     def __init__(self, session: TraceSession, sampler: str, image: str, radius: float, rng: torch.Generator):
         self.session, self.image, self.rng = session, image, rng

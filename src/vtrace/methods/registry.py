@@ -51,7 +51,7 @@ class Method:
     cost: str  # in forward passes
     speed: Speed = "instant"  # instant: little beyond the instrumented pass; quick: a few passes; slow: many
     status: str = "as published"
-    reference: bool = False  # it measures dependence itself; other methods are compared with that
+    reference: bool = False  # measures dependence directly; the reference for other methods
 
     @property
     def options(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Method:
         return {p.name: p.default for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
     def check(self, name: str, options: dict[str, Any]) -> None:
-        """Refuse options that the method does not have, and values that they cannot take."""
+        """Refuse unknown options and invalid values."""
         kinds = get_type_hints(self.run, include_extras=True)
         for option, value in options.items():
             if option not in self.options:
@@ -68,8 +68,8 @@ class Method:
             check_choice(f"{name}.{option}", value, kinds[option])
 
 
-LAYERS: Need = "layers"  # of an instrumented pass, kept
-MATRIX: Need = "pairwise matrix"  # for which layers need not be kept
+LAYERS: Need = "layers"  # needs the layers of an instrumented pass
+MATRIX: Need = "pairwise matrix"  # does not need the layers to be kept
 BACKWARD: Need = "backward passes"
 EXTRA: Need = "extra passes"
 PICTURE: Need = "picture"

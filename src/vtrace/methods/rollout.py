@@ -15,7 +15,7 @@ from .session import TraceSession
 def rollout(
     session: TraceSession, target: Target, *, residual: float = 0.5, receivers: ReadAt = "predictor"
 ) -> Outcome:
-    """Only the receivers' rows of the product are needed, and their mean is enough: a vector walks down."""
+    """Only the mean of the receivers' rows is needed, so one vector is multiplied from the top layer down."""
     row = one_hot(len(session.trace), session.receivers(target, receivers), session.device)
     for layer in reversed(session.layers()):
         row = residual * row + (1 - residual) * through_attention(row, layer)
@@ -24,7 +24,7 @@ def rollout(
 
 
 def through_attention(row: Tensor, layer: Layer) -> Tensor:
-    """`row` times the head-mean attention of a layer: T. All terms are positive, so float32 sums keep the tail."""
+    """`row` times the head-mean attention of a layer: T. All terms are positive, so float32 sums keep small ones."""
     heads = len(layer.query)
     out = torch.zeros_like(row)
     reach = int(row.nonzero()[-1]) + 1

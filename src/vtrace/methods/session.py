@@ -1,4 +1,4 @@
-"""One frozen trace in front of one model: everything that methods ask of the model, each computed once."""
+"""One frozen trace and one model: everything that methods need from the model, each computed once."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Recording(NamedTuple):
 
 
 class TraceSession:
-    """A model and a trace. Properties are facts; what runs the model is a method.
+    """A model and a trace. Properties are cheap; everything that runs the model is a method.
 
     Args:
-        seam: the model, seen from its decoder.
+        seam: the model, accessed at its decoder call.
         trace: the frozen response.
         arguments: what the decoder is called with for the whole sequence.
         lvlm: the whole model, for methods that change the picture.
         keep_layers: keep queries, keys, values and residuals of the instrumented pass for all methods; otherwise
-            every layer is folded into W as it comes and forgotten, which needs less memory.
+            every layer is added to W as it is computed and then dropped, which needs less memory.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TraceSession:
 
     @classmethod
     def open(cls, lvlm: Lvlm, trace: Trace, *, keep_layers: bool = True) -> TraceSession:
-        """Encode the trace, and stand ready."""
+        """Encode the trace and open a session."""
         return cls(lvlm.seam, trace, encode_trace(lvlm, trace), lvlm, keep_layers=keep_layers)
 
     @property
@@ -124,7 +124,7 @@ class TraceSession:
         )
 
     def perturbation(self, radius: float) -> Perturbation:
-        """The same response under other inputs, with pictures blurred by this radius."""
+        """The same response with perturbed inputs; pictures are blurred by this radius."""
         return self._clock.share(
             "blurred pictures",
             ("perturbation", radius),
@@ -140,7 +140,7 @@ class TraceSession:
         )
 
     def timed(self, run: Callable[[], _Result]) -> Timed[_Result]:
-        """Run a method, and tell its own time from that of the stages it shares."""
+        """Run a method, and measure its own time separately from that of shared stages."""
         return self._clock.measure(run)
 
     def _record(self) -> Recording:

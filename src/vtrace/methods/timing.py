@@ -18,22 +18,22 @@ class Timed(NamedTuple, Generic[_Result]):
 
     @property
     def seconds(self) -> float:
-        """As if it had run alone."""
+        """Seconds as if it had run alone."""
         return self.own_seconds + sum(self.shared.values())
 
 
 class StageClock:
-    """Computes every shared thing once, and remembers how long its stage took and who used it."""
+    """Computes every shared value once, and records how long its stage took and which methods used it."""
 
     def __init__(self) -> None:
         self._made: dict[Hashable, Any] = {}
-        self._uses: dict[Hashable, set[str]] = {}  # stages behind each thing that was made
+        self._uses: dict[Hashable, set[str]] = {}  # stages that each value needed
         self._seconds: dict[str, float] = {}
         self._spent = 0.0  # in shared stages, so far
         self._touched: set[str] = set()  # stages that the running method has used
 
     def share(self, stage: str, key: Hashable, compute: Callable[[], _Result]) -> _Result:
-        """What `compute` returns, computed the first time this key is asked for."""
+        """The result of `compute`, which runs the first time this key is requested."""
         if key not in self._made:
             outer, self._touched = self._touched, {stage}
             began, before = time.perf_counter(), self._spent
@@ -46,7 +46,7 @@ class StageClock:
         return self._made[key]
 
     def measure(self, run: Callable[[], _Result]) -> Timed[_Result]:
-        """Run a method, and tell its own time from that of shared stages."""
+        """Run a method, and measure its own time separately from that of shared stages."""
         self._touched = set()
         began, before = time.perf_counter(), self._spent
         result = run()

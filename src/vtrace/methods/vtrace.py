@@ -1,4 +1,4 @@
-"""The paper's method, on the interface that all methods share."""
+"""The paper's method, on the common interface of all methods."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def attribute(
     Args:
         lvlm: the model, from `load`.
         trace: its frozen response, from `trace`.
-        target: what is explained: "response", "answer", "reasoning", "sentence 2", a quoted phrase, a regular
+        target: what to explain: "response", "answer", "reasoning", "sentence 2", a quoted phrase, a regular
             expression between slashes, or response tokens by number.
         progress: is called for every layer of the instrumented pass.
         options: those of `Options`: gamma, centring, multihop, hops, calibrate, calibrate_on, receivers.
     """
     chosen = Options.of(options)
-    found = find_target(trace, target)  # before any work: a target that matches nothing costs nothing
+    found = find_target(trace, target)  # before any work, so that an invalid target fails at once
     session = TraceSession.open(lvlm, trace, keep_layers=False)
     session.progress = progress
     return _explain(session, found, chosen)

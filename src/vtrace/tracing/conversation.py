@@ -1,4 +1,4 @@
-"""Conversations: chat messages, and where their texts stand in a rendered prompt. Pure functions."""
+"""Conversations: chat messages, and where their texts are in a rendered prompt. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from ..errors import InputError
 from ..types import Span, Turn
 
-_OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # around every text while the template is rendered; no text has these characters
+_OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # put around every text while the template is rendered; no text contains them
 
 
 class ParsedChat(NamedTuple):
-    """What a list of chat messages says."""
+    """A list of chat messages, parsed."""
 
     turns: tuple[Turn, ...]
-    pictures: list[Any]  # in their order, as they were given
+    pictures: list[Any]  # in order, as they were given
     system: str | None
     response: str | None
 
@@ -31,7 +31,7 @@ def parse(messages: Sequence[Any]) -> ParsedChat:
     """Read chat messages.
 
     A message is {"role": …, "content": …}; content is a text or a list of parts, {"type": "text", "text": …} or
-    {"type": "image", "image": …}. A last message of the assistant is the response that is explained.
+    {"type": "image", "image": …}. If the last message is the assistant's, it is the response that is explained.
     """
     turns: list[Turn] = []
     pictures: list[Any] = []
@@ -92,9 +92,9 @@ def texts_of(turns: Sequence[Turn]) -> list[str]:
 
 
 def messages_of(turns: Sequence[Turn], system: str, own_turn: bool = True, plain: bool = False) -> list[dict[str, Any]]:
-    """Messages for a chat template. Without a turn of its own, the system prompt opens the first one of the user.
+    """Messages for a chat template. If the template has no system turn, the system prompt begins the first user turn.
 
-    `plain` contents are strings, for templates that know no pictures.
+    `plain` contents are strings, for templates without pictures.
     """
     messages: list[dict[str, Any]] = []
     if system and own_turn:
@@ -110,7 +110,7 @@ def messages_of(turns: Sequence[Turn], system: str, own_turn: bool = True, plain
 
 
 def marked(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """The same turns with marks around each text, inside its blanks, which a template may strip."""
+    """The same turns with marks around each text, inside its outer whitespace, which a template may strip."""
     return tuple(Turn(t.role, tuple(_mark(part) if part else part for part in t.parts)) for t in turns)
 
 
@@ -125,18 +125,18 @@ def unmarked(rendered: str) -> str:
 
 
 def locate(prompt: str, rendered: str, count: int, placeholder: str) -> list[Span] | None:
-    """Characters of each of `count` texts in the decoded prompt; None if they cannot be told.
+    """Characters of each of `count` texts in the decoded prompt; None if they cannot be located.
 
-    `rendered` is the prompt with marks around the texts and placeholders for pictures. A search for the words
-    would not do: a question can be a word of the template.
+    `rendered` is the prompt with marks around the texts and placeholders for pictures. Searching for the words is not
+    enough: a question can be a word of the template.
     """
     mark = f"{_OPEN}(.*?){_CLOSE}"
-    pattern, found, done = [".*?"], 0, 0  # some tokenizers write a beginning of their own
+    pattern, found, done = [".*?"], 0, 0  # some tokenizers add a start token
     for match in re.finditer(f"{mark}|{re.escape(placeholder)}" if placeholder else mark, rendered, re.DOTALL):
         pattern.append(_loosely(rendered[done : match.start()]))
         done = match.end()
         if match[1] is None:
-            pattern.append(".*?")  # a picture, as many tokens as it has
+            pattern.append(".*?")  # all tokens of a picture
         else:
             found += 1
             pattern.append(f"\\s*({_loosely(match[1])})\\s*")
@@ -148,5 +148,5 @@ def locate(prompt: str, rendered: str, count: int, placeholder: str) -> list[Spa
 
 
 def _loosely(text: str) -> str:
-    """A pattern for the text in which runs of blanks may have changed."""
+    """A pattern for the text that allows different whitespace."""
     return "\\s*".join(re.escape(piece) for piece in re.split(r"\s+", text))

@@ -1,4 +1,4 @@
-"""From what users give, pictures and a question or a whole chat, to an `Example` that can be asked."""
+"""From user input, pictures and a question or a whole chat, to an `Example`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Message = Mapping[str, Any]  # of a chat: role and content
 
 
 class Chat(NamedTuple):
-    """A conversation: what is asked, and the system prompt and the response where it has them."""
+    """A conversation: what is asked, and the system prompt and the response if it has them."""
 
     example: Example
     system: str | None
@@ -26,7 +26,7 @@ class Chat(NamedTuple):
 
 
 def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
-    """Open the pictures and tidy the question."""
+    """Open the pictures and normalise the question."""
     several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]
     return tidy(Example(tuple(map(open_image, several)), question))
 
@@ -53,7 +53,7 @@ def from_chat(messages: Sequence[Message], folder: Path | None = None) -> Chat:
 
 
 def tidy(example: Example) -> Example:
-    """An example that can be asked: upright RGB pictures, a question in composed characters."""
+    """A normalised example: upright RGB pictures, and a question in composed Unicode characters."""
     question = unicodedata.normalize("NFC", example.question)
     if not question.strip():
         raise InputError("the question is empty; ask something about the picture")
@@ -61,5 +61,5 @@ def tidy(example: Example) -> Example:
 
 
 def turns_of(example: Example) -> tuple[Turn, ...]:
-    """The conversation: the example's own, or its pictures and then its question."""
+    """The conversation: the example's own, or its pictures followed by its question."""
     return example.turns or single(len(example.images), example.question)

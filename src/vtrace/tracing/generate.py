@@ -38,7 +38,7 @@ def trace(
     max_new_tokens: int = MAX_NEW_TOKENS,
     streamer: Any = None,
 ) -> Trace:
-    """Ask the model once and freeze what it says; or freeze a `response` that the user or the example supplies.
+    """Ask the model once and freeze its response, or freeze a `response` that the user or the example supplies.
 
     Args:
         lvlm: the model, from `load`.
@@ -76,7 +76,7 @@ def trace(
 
 
 def retrace(lvlm: Lvlm, example: Example, reply: Reply, system: str = SYSTEM_PROMPT) -> Trace:
-    """Freeze a response whose tokens are known already, such as those of an earlier run."""
+    """Freeze a response whose tokens are already known, such as one from an earlier run."""
     example = tidy(example)
     return _freeze(lvlm, example, process_prompt(lvlm, example, system), system, reply)
 
@@ -96,12 +96,12 @@ def _generate(lvlm: Lvlm, prompt: ProcessedPrompt, budget: int, streamer: Any) -
         )
     reply = ids[0, len(prompt.ids) :].tolist()
     if not set(reply) - _ends(lvlm):
-        raise InputError("the model gave an empty response; ask differently, or supply a response")
+        raise InputError("the model gave an empty response; rephrase the question, or supply a response")
     return Reply(reply, "stop" if reply[-1] in _ends(lvlm) else "length")
 
 
 def _supplied(lvlm: Lvlm, response: str) -> list[int]:
-    """Tokens of a given text, closed by the end token as a generated response would be."""
+    """Tokens of a given text, followed by the end token as in a generated response."""
     response = unicodedata.normalize("NFC", response).strip()
     if not response:
         raise InputError("the supplied response is empty")
@@ -173,7 +173,7 @@ def _patches(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> tuple[Pat
     return tuple(
         Patch(position, index, cell.row, cell.column, cell.box, cell.view)
         for position, (index, cell) in zip(positions, cells, strict=True)
-        if cell is not None  # the end of a row, say, shows nothing: it is part of the template
+        if cell is not None  # a token that shows nothing, such as the end of a row, is part of the template
     )
 
 

@@ -1,4 +1,4 @@
-"""The same frozen response under other inputs: some patches blurred in the picture, some words padded."""
+"""The same frozen response with perturbed inputs: some patches blurred in the picture, some words padded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..types import Progress, Trace, silent
 from .pictures import BLUR, blur
 from .prompt import process, processed_prompt, trace_inputs
 
-KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded, and then decoded, together
+KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded and then decoded together
 _Item = TypeVar("_Item")
 
 
@@ -36,12 +36,12 @@ class Perturbation:
     """Perturbs one trace: image positions of a state are blurred, all others padded.
 
     A blurred copy of the picture is processed once; a state takes the processed pixels of its patches from
-    it, so that tokens and pixels stay aligned. The picture is encoded anew for every state, and the features
-    are used again where another state shows the same picture, or the same tile where tiles are encoded apart.
+    it, so that tokens and pixels stay aligned. The picture is encoded again for every state, and its features
+    are reused for other states with the same picture, or the same tile if tiles are encoded independently.
     """
 
     def __init__(self, lvlm: Lvlm, trace: Trace, arguments: Arguments | None = None, radius: float = BLUR):
-        """`arguments` are the decoder's for the unperturbed trace, where they are known already."""
+        """`arguments` are the decoder's for the unperturbed trace, if they are already known."""
         self.lvlm, self.trace = lvlm, trace
         self._clean = trace_inputs(lvlm, trace)
         self._image = trace.positions("image")
@@ -57,7 +57,7 @@ class Perturbation:
         prompt = processed_prompt(lvlm, trace)
         self._blurred = process(lvlm, prompt.text, blur(trace.images, radius))["pixel_values"]
         pixels = self._clean["pixel_values"], self._blurred
-        if lvlm.family.patch_embed:  # patches are embedded one by one: once for all states, and mixed behind that
+        if lvlm.family.patch_embed:  # patches are embedded independently: once for all states, and then mixed
             embed = lvlm.family.patch_embed(lvlm.model)
             with torch.no_grad():
                 pixels = embed(pixels[0]), embed(pixels[1])
@@ -74,12 +74,12 @@ class Perturbation:
         for k in range(0, len(states), size):
             wave = states[k : k + size]
             new = self._pictures({part for state in wave for part in self._parts(state)} - self._features.keys())
-            # What all threads see is changed once around them, not in each.
+            # Shared state is changed once around all threads, not in each.
             with overridden(self._embedded), self.lvlm.seam.undisturbed():
                 for part in side_by_side(self._encode, _split(new, together), device):
                     self._features.update(part)
             found += side_by_side(self._decode, _split(wave, together), device)
-            # Settings and directions often show the same picture: recent ones stay.
+            # Settings and directions often show the same picture, so recent ones are cached.
             while len(self._features) > size * len(self._tiles):
                 self._features.popitem(last=False)
             progress(min(k + size, len(states)), len(states))
@@ -99,7 +99,7 @@ class Perturbation:
 
     @torch.no_grad()
     def arguments(self, states: Sequence[Collection[int]]) -> Arguments:
-        """Decoder arguments of a batch whose pictures are encoded."""
+        """Decoder arguments of a batch whose pictures are already encoded."""
         seam, image = self.lvlm.seam, frozenset(self._image)
         shown = [[self._features[part] for part in self._parts(state)] for state in states]
         batch = seam.repeat(self._arguments, len(states))
@@ -118,7 +118,7 @@ class Perturbation:
         return [TileState(number, tile.intersection(state)) for number, tile in enumerate(self._tiles)]
 
     def _pictures(self, parts: Collection[TileState]) -> list[frozenset[int]]:
-        """Few pictures that show all of these: tiles which are encoded apart can be new in one and the same picture."""
+        """As few pictures as possible that show all of these: independently encoded tiles can share one picture."""
         of_tile: dict[int, list[frozenset[int]]] = {}
         for part in sorted(parts, key=lambda part: (part.tile, sorted(part.blurred))):
             of_tile.setdefault(part.tile, []).append(part.blurred)
@@ -145,7 +145,7 @@ class Perturbation:
         }
 
     def _state_bytes(self) -> int:
-        """Of the vision features of a state."""
+        """Bytes of the vision features of a state."""
         embeds, *extras = self.lvlm.seam.inputs(self._arguments)
         parts = [embeds[:, self._image], *extras]
         return max(1, sum(part.numel() * part.element_size() for part in parts))

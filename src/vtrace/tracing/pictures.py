@@ -35,7 +35,7 @@ def open_image(picture: Picture) -> Image.Image:
                 return _rgb(opened, name)
     except InputError:
         raise
-    except Exception as error:  # decoders raise whatever a damaged file makes them stumble over
+    except Exception as error:  # decoders raise many kinds of errors on a damaged file
         unknown = isinstance(error, UnidentifiedImageError)
         reason = "it is not a picture that Pillow can read" if unknown else first_line(error)
         raise InputError(f"cannot read {name[:200]}: {reason}; save it as PNG or JPEG and try again") from error

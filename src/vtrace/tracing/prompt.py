@@ -51,7 +51,7 @@ def encode_trace(lvlm: Lvlm, trace: Trace) -> Arguments:
 
 
 def processed_prompt(lvlm: Lvlm, trace: Trace) -> ProcessedPrompt:
-    """What the processor made of this prompt when the trace was frozen; made anew for a trace from a file."""
+    """The processed prompt from when the trace was frozen; processed again for a trace from a file."""
     known = trace.processed
     if known is None or known.processor is not lvlm.processor or known.images is not trace.images:
         if trace.patches and not trace.images:
@@ -65,7 +65,7 @@ def processed_prompt(lvlm: Lvlm, trace: Trace) -> ProcessedPrompt:
 
 
 def locate_texts(lvlm: Lvlm, prompt: ProcessedPrompt, texts: Sequence[str], decoded: str) -> list[Span]:
-    """Where the texts of the conversation stand in the decoded prompt."""
+    """Where the texts of the conversation are in the decoded prompt."""
     found = locate(decoded, prompt.text, len(texts), placeholder(lvlm.processor))
     if found is None:
         raise InputError("the model's chat template changes the question, so its words cannot be found in the prompt")
@@ -73,18 +73,18 @@ def locate_texts(lvlm: Lvlm, prompt: ProcessedPrompt, texts: Sequence[str], deco
 
 
 def refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
-    """Text that stands for a picture or a video would be counted as one."""
+    """Refuse text that contains the placeholder of a picture or a video."""
     config = lvlm.model.config
     names = {placeholder(lvlm.processor)}
     for token in (lvlm.image_token_id, getattr(config, "video_token_id", None)):
         names.add("" if token is None else lvlm.processor.tokenizer.decode([token]))
     for name in names - {""}:
         if name in text:
-            raise InputError(f"the {where} contains {name!r}, which stands for a picture or video; remove it")
+            raise InputError(f"the {where} contains {name!r}, the placeholder of a picture or video; remove it")
 
 
 def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> str:
-    """The prompt as text, by the model's own chat template."""
+    """The prompt as text, rendered by the model's own chat template."""
     try:
         text = render_chat(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
         if system in text or not own_turn:
@@ -92,4 +92,4 @@ def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = Tru
     except TemplateError as error:
         if not (system and own_turn):
             raise InputError(f"{lvlm.name} does not take this conversation: {first_line(error)}") from error
-    return _render(lvlm, turns, system, own_turn=False)  # not every template has a place for a system prompt
+    return _render(lvlm, turns, system, own_turn=False)  # not every template supports a system prompt

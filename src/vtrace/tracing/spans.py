@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..types import Span, Word
 
 ANSWER_MARK = re.compile(r"final answer[\s*_]*(?:is\s*)?[:：]", re.IGNORECASE)
-_INCOMPLETE = "\ufffd"  # what a decoder shows for the first bytes of a character
+_INCOMPLETE = "\ufffd"  # shown for an incomplete character
 _WORD = re.compile(
     r"<\|[^|<>]*\|>"  # special tokens
     r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # scripts without spaces: one character, one word
@@ -18,7 +18,7 @@ _WORD = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*]*\s+|(?<=[。！？])|\n+")
 _MARKDOWN = " \t\r\n*_`"
-_DISPLAY = re.compile(r"^(?:\\\[|\$\$)\s*\n\s*")  # a formula on lines of its own
+_DISPLAY = re.compile(r"^(?:\\\[|\$\$)\s*\n\s*")  # a formula on separate lines
 
 
 class Detokenised(NamedTuple):
@@ -37,7 +37,7 @@ class WordRun(NamedTuple):
 
 
 class WordPiece(NamedTuple):
-    """A word as it is shown, with the blanks around it."""
+    """A word as it is shown, with the whitespace around it."""
 
     word: Word
     before: str
@@ -46,7 +46,7 @@ class WordPiece(NamedTuple):
 
 
 class ReasoningAndAnswer(NamedTuple):
-    """Where the reasoning stands in a response, and where the answer does, if it has one."""
+    """Where the reasoning is in a response, and where the answer is, if it has one."""
 
     reasoning: Span
     answer: Span | None
@@ -55,7 +55,7 @@ class ReasoningAndAnswer(NamedTuple):
 def detokenise(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Detokenised:
     """Decode a token sequence token by token.
 
-    Tokens are decoded behind a few earlier ones, because some tokenizers drop a leading space at the
+    Tokens are decoded after a few earlier ones, because some tokenizers drop a leading space at the
     start of a text. A character split over several tokens belongs to all of them.
     """
     text, done = "", 0
@@ -85,8 +85,8 @@ def overlapping(offsets: Sequence[Span], span: Span, start: int = 0, stop: int |
 def word_runs(text: str, offsets: Sequence[Span], start: int, stop: int) -> list[WordRun]:
     """Split positions [start, stop) into words.
 
-    A token belongs to the word in which its first visible character stands; blank tokens join the
-    word that follows, or the last one.
+    A token belongs to the word that contains its first visible character; blank tokens join the
+    next word, or the last one.
     """
     low, high = offsets[start][0], offsets[stop - 1][1]
     words = [match.span() for match in _WORD.finditer(text, low, high)]
@@ -113,7 +113,7 @@ def word_pieces(text: str, offsets: Sequence[Span], words: Sequence[Word]) -> It
         if word.text.startswith("<|"):
             continue
         low, high = offsets[word.start][0], offsets[word.stop - 1][1]
-        gap = "\n" if end is not None and low > end else ""  # another turn, or a picture, in between
+        gap = "\n" if end is not None and low > end else ""  # with another turn or a picture in between
         piece = text[low if end is None else max(low, end) : high]
         end = high
         visible = piece.strip()
@@ -136,7 +136,7 @@ def split_sentences(text: str, start: int) -> list[Span]:
 
 
 def find_answer(text: str, response: Span) -> ReasoningAndAnswer:
-    """The answer is the line after the last "Final answer:" of the response; the reasoning is what precedes it."""
+    """The answer is the line after the last "Final answer:" of the response; the reasoning is everything before it."""
     start, stop = response
     marks = list(ANSWER_MARK.finditer(text, start, stop))
     if not marks:

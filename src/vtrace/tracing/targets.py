@@ -1,4 +1,4 @@
-"""Targets by meaning: which response tokens a user wants explained."""
+"""Targets in words: which response tokens a user wants explained."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _of_spans(trace: Trace, spans: Sequence[Span], name: str, missing: str) -> T
 
 
 def _blank(trace: Trace, position: int, span: Span) -> bool:
-    """Whether a token shares only blanks with a span."""
+    """Whether a token overlaps a span only in whitespace."""
     low, high = trace.offsets[position]
     return not trace.text[max(low, span[0]) : min(high, span[1])].strip()
 

@@ -18,7 +18,7 @@ TESTED = "tested on randomly initialised checkpoints"  # a status that most fami
 
 
 class Size(NamedTuple):
-    """Of a picture, in pixels."""
+    """Size of a picture, in pixels."""
 
     width: int
     height: int
@@ -111,10 +111,10 @@ class Family:
     pixel_mask: FindPixels
     fits: Callable[[ModelConfig], bool] = lambda config: True  # tells families of one model type apart
     branch_norm: str = ""  # name of the norm between attention and residual, where a layer has one
-    extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # what else reaches image positions, row by row
+    extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # further features at image positions
     with_extras: Callable[[Arguments, list[Tensor]], Arguments] = lambda arguments, rows: arguments
-    extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # which of them belong to masked positions (B,T)
+    extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # their rows at masked positions (B,T)
     chat_template: str = ""  # for checkpoints without one
     response_ones: tuple[str, ...] = ("attention_mask",)  # inputs that are 1, not 0, for response tokens
-    tile: Callable[[ModelConfig], int] | None = None  # how many consecutive tokens are encoded apart from all others
+    tile: Callable[[ModelConfig], int] | None = None  # consecutive tokens that are encoded independently
     patch_embed: Callable[[PreTrainedModel], nn.Module] | None = None  # module that embeds pixels patch by patch

@@ -19,7 +19,7 @@ def _side(config: ModelConfig) -> int:
 def _cells(
     inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
 ) -> list[PictureCells]:
-    """The arrangement of tiles is what the image processor itself says for each size."""
+    """The arrangement of tiles is the one that the image processor itself reports for each size."""
     side, images = _side(config), processor.image_processor
     pictures: list[PictureCells] = []
     for size in sizes:

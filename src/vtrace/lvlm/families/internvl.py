@@ -9,7 +9,7 @@ from transformers import ProcessorMixin
 
 from .family import Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, squares
 
-try:  # where the tile arrangement is computed moved when the backends were split
+try:  # transformers moved the computation of the tile arrangement when it split the backends
     from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
 except ImportError:
     from transformers.models.got_ocr2.image_processing_got_ocr2 import get_optimal_tiled_canvas
@@ -35,7 +35,7 @@ def _cells(
 
 
 def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
-    """Tiles are pictures of their own; each token covers a square of its tile."""
+    """Tiles are separate pictures; each token covers a square of its tile."""
     return squares(chosen, _side(config), inputs["pixel_values"])
 
 

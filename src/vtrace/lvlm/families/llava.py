@@ -51,14 +51,14 @@ class _Tiling:
 
     down: int  # tiles
     across: int
-    top: int  # rows of border above, and equally many below
+    top: int  # rows of border above, and the same number below
     left: int
     rows: int  # of tokens after the thumbnail
     columns: int
 
 
 def _tilings(inputs: ProcessorOutput, config: ModelConfig) -> Iterator[_Tiling | None]:
-    """One for each picture; None where it is shown as a thumbnail alone, as OneVision does with several pictures."""
+    """One for each picture; None if it is shown as a thumbnail only, as OneVision does with several pictures."""
     sizes = inputs["image_sizes"].tolist()
     beside = [count for count in inputs.get("batch_num_images", [1] * len(sizes)) for _ in range(int(count))]
     for (height, width), count in zip(sizes, beside, strict=True):

@@ -1,4 +1,4 @@
-"""Text-only decoders: prompt words are attributed; there is no picture, and so nothing to calibrate."""
+"""Text-only decoders: responses are attributed to prompt words; without a picture there is nothing to calibrate."""
 
 from __future__ import annotations
 
