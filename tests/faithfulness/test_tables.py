@@ -62,7 +62,7 @@ def test_differences_and_published_numbers_stand_in_the_cells(run_folder):
         text = render(table, intervals=True, reference="random")
         assert re.search(r"\([+-]0\.\d{3} \[[+-]0\.\d{3}(–|--)[+-]0\.\d{3}\]; \d/\d/\d\)", text)
         assert "(paper: 0." in text
-        assert "difference to random on the same items; wins/ties/losses" in text
+        assert "difference from random on the same items; wins/ties/losses" in text
 
 
 def test_differences_are_paired_and_wins_counted():

@@ -42,5 +42,5 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
 
 def test_results_of_an_older_version_are_refused(tmp_path):
     (tmp_path / "points.jsonl").touch()
-    with pytest.raises(InputError, match=r"holds points\.jsonl of an older version; choose another --out"):
+    with pytest.raises(InputError, match=r"has points\.jsonl of an older version; choose another --out"):
         StudyStore(tmp_path, {})

@@ -18,11 +18,11 @@ class LostFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Numbered examples. Making one can fail with the reason why this item has to be left out."""
+    """Numbered examples. Loading one can fail; the error says why the item is left out."""
 
     name: str
     size: int
-    key: Callable[[int], str]  # known without the picture, so that finished items need not be decoded again
+    key: Callable[[int], str]  # known without the picture, so that finished items are not decoded again
     example: Callable[[int], Example]
     blur: float  # radius, as a fraction of a picture's longer side, at which the picture no longer shows the answer
     lost: tuple[LostFile, ...] = ()

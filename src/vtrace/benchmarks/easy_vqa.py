@@ -1,4 +1,4 @@
-"""easy-VQA: pictures of one shape with short questions, by other authors; shipped in the PyPI package of that name."""
+"""easy-VQA, by other authors: pictures of one shape with short questions; ships in the PyPI package easy-vqa."""
 
 from __future__ import annotations
 

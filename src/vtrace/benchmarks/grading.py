@@ -8,10 +8,10 @@ Only the text after the last "Final answer:" is graded; reasoning is never searc
 | phrase | the gold words, anywhere in the answer |
 | choice | the letter, or the text or number of exactly that option |
 | maths | the same number, or the same formula as text |
-| yesno | the same one of yes and no |
+| yesno | yes or no, as expected |
 
 Written by hand because graders in libraries either call a language model or, like math-verify, evaluate the answer
-with sympy, which is slow and can run forever on what a model writes.
+with sympy, which is slow and may never finish on text written by a model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LETTER = "(?<![A-Za-z'’])([A-Z])(?![A-Za-z'’])"
 
 
 def grade(example: Example, answer: str | None) -> Verdict | None:
-    """The verdict on a final answer; None where the right answer is not known.
+    """The verdict on a final answer; None if the correct answer is not known.
 
     "unparsed" means that there is no answer or that it cannot be read, and counts as wrong; "undecided" means that
     only a judge could decide, and counts as neither.
@@ -121,7 +121,7 @@ def _maths(gold: Gold, text: str) -> Verdict:
             return _lists(several, text, gold.decimals)
         expected, found = read_quantity(right), find_quantity(text)
         if expected is None:
-            return "undecided"  # a formula, which may be the same one in another form
+            return "undecided"  # a formula, which may be equal in another form
         if found is None:
             return "unparsed"
         if same_quantity(found, expected, gold.decimals):
@@ -187,7 +187,7 @@ def read_letter(text: str, options: Sequence[str] = ()) -> str | None:
 
 
 def _named_letters(text: str, letters: str, options: Sequence[str]) -> set[str]:
-    """Letters that stand for options in a longer answer. The article in "A dog" does not."""
+    """Letters that name options in a longer answer. The article in "A dog" does not count."""
     several = re.search(rf"{_LETTER}[)\]]?\s*(?:,|/|&|\band\b|\bor\b)\s*[(\[]?{_LETTER}(?! \w)", text)
     if several:
         return set(several.groups())

@@ -67,7 +67,7 @@ def without_bare_letters(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def choice_gold(options: Sequence[str], answer: str) -> Gold | None:
-    """The gold of a multiple-choice question whose answer is a letter or the text of an option."""
+    """The correct answer of a multiple-choice question, given as a letter or as the text of an option."""
     letters = ascii_uppercase[: len(options) or 10]
     if answer.strip() in letters and len(answer.strip()) == 1:
         return Gold("choice", (answer.strip(),), tuple(options))

@@ -1,4 +1,4 @@
-"""A user's own questions: a CSV or JSONL file, a folder with one of them, or pictures with text files beside them."""
+"""A user's own questions: a CSV or JSONL file, a folder with one, or pictures with text files of the same name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".
 
 
 def is_own_file(name: str) -> bool:
-    """Whether this is the name of a file or folder of questions rather than of a benchmark."""
+    """Whether this names a file or folder of questions rather than a benchmark."""
     return Path(name).suffix in TABLE_SUFFIXES or Path(name).is_dir()
 
 
@@ -52,7 +52,7 @@ def _table(folder: Path) -> Path | None:
 
 
 def _pairs(folder: Path) -> Iterator[DatasetRow]:
-    """Pictures with text files of the same name, which hold the question."""
+    """Pictures with text files of the same name that contain the question."""
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in PICTURE_SUFFIXES and (text := path.with_suffix(".txt")).is_file():
             yield {"id": path.stem, "image": path.name, "question": text.read_text("utf-8")}

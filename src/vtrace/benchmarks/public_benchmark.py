@@ -23,14 +23,14 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True)
 class PublicBenchmark:
-    """A public benchmark as data. `key` and `example` read one row in the benchmark's own columns."""
+    """Description of a public benchmark. `key` and `example` read one row in the benchmark's own columns."""
 
     name: str
     title: str
     size: int
-    licence: str  # as its card states it
+    licence: str  # as stated on its card
     hub: tuple[str, ...]  # repositories that hold it, tried in this order
-    files: tuple[str, ...]  # patterns of its files there
+    files: tuple[str, ...]  # patterns of its files in the repository
     tsv: str  # its file in VLMEvalKit
     columns: tuple[str, ...]
     key: Callable[[DatasetRow], str]
@@ -66,7 +66,7 @@ def _benchmark(
 
 
 def _read(make: Callable[[DatasetRow], _Made], row: DatasetRow) -> _Made:
-    """Cells can hold anything; an item whose row cannot be read is left out."""
+    """Cells can contain anything; an item whose row cannot be read is left out."""
     try:
         return make(row)
     except InputError:

@@ -1,7 +1,7 @@
 """Numbers as people and models write them: fractions, percentages, LaTeX, units.
 
 The grammar is written by hand because the libraries that read such text (sympy and what builds on it) evaluate it:
-they may execute code or run forever on what a model writes. Here length and powers are bounded, and values are exact.
+they may execute code, or never finish on text written by a model. Here length and powers are bounded, and values exact.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ def same_quantity(found: Quantity, gold: Quantity, decimals: int | None = None) 
 
 
 def _half_a_unit(places: int) -> Fraction:
-    """Half a unit of the last decimal place, and a little more because roots are not exact."""
+    """Half a unit of the last decimal place, plus a small margin because roots are not exact."""
     return Fraction(1, 2 * 10**places) + Fraction(1, 10**12)
 
 
 class _Parsed(NamedTuple):
-    """What a rule of the grammar read from the left, and the tokens that remain."""
+    """The value that a rule of the grammar parsed, and the remaining tokens."""
 
     value: Fraction | float
     rest: list[str]
@@ -147,7 +147,7 @@ def _product(tokens: list[str]) -> _Parsed:
 
 
 def _can_follow(token: str) -> bool:
-    """2π, 3√2, 2(3+1); but two numbers side by side are not a product."""
+    """Products without a sign: 2π, 3√2, 2(3+1). Two adjacent numbers are not a product."""
     return token in ("pi", "sqrt", "(", "frac")
 
 

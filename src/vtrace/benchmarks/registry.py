@@ -89,7 +89,7 @@ BenchmarkFacts = TypedDict(
 
 
 def describe_benchmarks() -> list[BenchmarkFacts]:
-    """All benchmarks, without opening any."""
+    """Facts about all benchmarks, without opening any."""
     return [
         _generated("shapes", "Shapes (test)"),
         _generated("shapes-dev", "Shapes (dev)"),

@@ -1,1 +1,1 @@
-"""Faithfulness, measured: perturbation curves, evidence metrics, resumable runs, tables."""
+"""Measures faithfulness: perturbation curves, evidence metrics, resumable runs, tables."""

@@ -1,4 +1,4 @@
-"""RISE and MAS: areas under insertion and deletion curves, exactly as in the paper. Numbers in, numbers out."""
+"""RISE and MAS: areas under insertion and deletion curves, exactly as in the paper. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Curve:
     response: tuple[float, ...]  # r: normalised, monotone, one value per step from 0 to K
     mass: tuple[float, ...]  # m: share of |u| restored, or left
     degenerate: bool  # perturbing everything does not lower the likelihood: a ramp replaces the curve
-    unranked: bool  # all scores are zero: inputs are ranked by position, and m is a straight line
+    unranked: bool  # all scores are zero: inputs are ranked by position, m is a straight line
 
 
 def ranked(scores: np.ndarray, positions: Sequence[int]) -> list[int]:
@@ -44,7 +44,7 @@ def states_of(groups: Sequence[Sequence[int]], mode: Mode) -> list[frozenset[int
 
 
 def mass_of(scores: np.ndarray, groups: Sequence[Sequence[int]]) -> np.ndarray | None:
-    """Share of all |u| in the first k groups, k = 0 … K; None where all scores are zero."""
+    """Share of all |u| in the first k groups, k = 0 … K; None if all scores are zero."""
     parts = np.array([np.abs(scores[list(group)]).sum() for group in groups])
     return np.concatenate([[0.0], np.cumsum(parts) / parts.sum()]) if parts.sum() > 0 else None
 
@@ -69,8 +69,8 @@ def curve_of(likelihoods: Sequence[float], mass: np.ndarray | None, mode: Mode) 
 
 
 def is_settled(likelihoods: Sequence[float], mode: Mode) -> bool:
-    """Whether steps between the last two of these likelihoods cannot change the curve: it is flat, or it has already
-    reached its end, where a running minimum or maximum stays."""
+    """Whether steps between the last two of these likelihoods cannot change the curve: it is flat, or its running
+    minimum or maximum has already reached the end value."""
     *before, end = likelihoods
     if mode == "deletion":
         return not before[0] - end > FLAT or min(before) <= end
@@ -78,7 +78,7 @@ def is_settled(likelihoods: Sequence[float], mode: Mode) -> bool:
 
 
 def area(values: np.ndarray) -> float:
-    """Trapezoidal rule over steps of equal width, from 0 to 1; not a number where there is nothing to perturb."""
+    """Trapezoidal rule over steps of equal width, from 0 to 1; not a number if there is nothing to perturb."""
     if len(values) < 2:
         return float("nan")
     return float((values[:-1] + values[1:]).sum() / (2 * (len(values) - 1)))

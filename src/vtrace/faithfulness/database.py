@@ -16,10 +16,10 @@ _META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
 
 
 class Database:
-    """A file that one process at a time may write to, and that refuses other settings than its own.
+    """A file that one process at a time may write to, and that accepts only one set of settings.
 
     Args:
-        path: the file; it is made if it does not exist.
+        path: the file; it is created if it does not exist.
         schema: tables of a new file.
         version: of the schema; a file of another version is refused.
         settings: what everything in the file has in common.
@@ -44,7 +44,7 @@ class Database:
         with readable(self.path):
             self.connection.execute("PRAGMA journal_mode = WAL")
             if not self.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                with self.connection:  # a file whose making is interrupted stays empty
+                with self.connection:  # if creation is interrupted, the file stays empty
                     self.connection.executescript(f"BEGIN; {_META} {schema}")
                     self.connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(version),))
                     self.connection.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
@@ -57,7 +57,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing."""
+        """One transaction: all or nothing."""
         with readable(self.path), self.connection:
             yield self.connection
 
@@ -92,7 +92,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Errors of the database as something a user can act on."""
+    """Turn database errors into errors that a user can act on."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -12,7 +12,7 @@ RECALLS = (0.05, 0.10, 0.20)  # shares of the ranking at which recall is measure
 
 
 def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
-    """Image positions with more than a sliver of evidence in their cell, and question positions of evidence words."""
+    """Image positions with evidence in more than a tenth of their cell, and question positions of evidence words."""
     patches = [p.position for p in trace.patches if any(_overlap(p.box, box) for box in trace.evidence_boxes)]
     asked = trace.positions("question")
     start = trace.text.find(trace.question, trace.offsets[asked[0]][0]) if asked else 0
@@ -28,7 +28,7 @@ def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
 
 
 def _overlap(cell: Box, box: Box) -> bool:
-    """Whether more than a sliver of the cell, a tenth of it, lies in the box."""
+    """Whether more than a tenth of the cell lies in the box."""
     width = min(cell[2], box[2]) - max(cell[0], box[0])
     height = min(cell[3], box[3]) - max(cell[1], box[1])
     return width > 0 and height > 0 and width * height > 0.1 * (cell[2] - cell[0]) * (cell[3] - cell[1])
@@ -57,7 +57,7 @@ def localisation(scores: np.ndarray, positions: Sequence[int], evidence: Sequenc
 
 
 def _auc(values: np.ndarray, inside: np.ndarray) -> float:
-    """Probability that a piece of evidence outranks something else, a tie counting half."""
+    """Probability that an evidence position outranks another position; a tie counts half."""
     a, b = values[inside][:, None], values[~inside][None]
     return float(((a > b) + 0.5 * (a == b)).mean())
 

@@ -33,7 +33,7 @@ from .store import FrozenResponse
 
 
 class ChangedExampleError(InputError):
-    """An example is no longer the one that the run asked about."""
+    """An example has changed since the run asked about it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FrozenExample:
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that a response was given to, and is judged by."""
+        """Fingerprint of everything that the response depends on and is graded by."""
         asked = (self.trace.question, self.example.answer, self.example.response)
         digest = hashlib.sha256(repr(asked).encode())
         for image in self.trace.images:
@@ -56,7 +56,7 @@ class FrozenExample:
 
 
 class Attributed(NamedTuple):
-    """One attribution of an item, under the names that its rows have."""
+    """One attribution of an item, with the names used in its rows."""
 
     target: str
     method: str
@@ -66,7 +66,7 @@ class Attributed(NamedTuple):
 def freeze_item(
     lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, index: int, before: FrozenResponse | None = None
 ) -> FrozenExample:
-    """Ask the model, or take up the response of an earlier session."""
+    """Ask the model, or reuse the response of an earlier session."""
     example, key = benchmark.example(index), benchmark.key(index)
     with running("the response"):
         if before is None:
@@ -76,7 +76,7 @@ def freeze_item(
     item = FrozenExample(key, index, example, frozen)
     if before and before.asked != item.fingerprint:
         raise ChangedExampleError(
-            f"{key} has another picture, question or answer than in this run; choose another --out"
+            f"{key} has a different picture, question or answer than in this run; choose another --out"
         )
     return item
 
@@ -84,7 +84,7 @@ def freeze_item(
 def measure_item(
     lvlm: Lvlm, plan: EvaluationPlan, item: FrozenExample, radius: float, wanted: Sequence[tuple[str, str]]
 ) -> RunRows:
-    """The rows of one item for the wanted targets and methods. A method that fails has a row that says so."""
+    """The rows of one item for the wanted targets and methods. A method that fails gets a failure row."""
     with running("the perturbation"):
         keep = needs_layers([plan.method(name) for _, name in wanted])
         session = TraceSession.open(lvlm, item.trace, keep_layers=keep)
@@ -134,8 +134,8 @@ def _attribute_all(
     wanted: Sequence[tuple[str, str]],
     rows: RunRows,
 ) -> list[Attributed]:
-    """Run the methods; what they cost, and which of them failed, becomes rows."""
-    # The blur that hides the picture from a method is the one that hides it from the model afterwards.
+    """Run the methods, and record their costs and failures as rows."""
+    # Methods that blur the picture use the same blur as the measurement afterwards.
     defaults = {"seed": item_seed(plan.seed, item.number), "radius": radius}
     memory = PeakMemory(session.lvlm.device)
     found = []
@@ -178,7 +178,7 @@ def _reference(plan: EvaluationPlan, session: TraceSession, radius: float) -> np
     try:
         with running("leave-one-out"):
             return measured_dependence(session, radius)
-    except VTraceError:  # the method has failed for the same reason, which is recorded
+    except VTraceError:  # the method failed for the same reason, which is recorded
         return None
 
 
@@ -199,7 +199,7 @@ def _curve_row(key: str, one: Attributed, kind: CurveKind, curve: Curve) -> Curv
 
 
 def _evidence_rows(key: str, one: Attributed, reference: np.ndarray | None) -> list[EvidenceRow]:
-    """Localisation where the evidence is known; the captured share of the dependence where that was measured."""
+    """Evidence metrics if the evidence is known, and the share of the measured dependence if there is one."""
     scores, frozen = one.attribution.scores, one.attribution.trace
     found: list[tuple[Kind, str, float]] = []
     kinds: tuple[Kind, ...] = ("image", "question")
@@ -216,5 +216,5 @@ def _evidence_rows(key: str, one: Attributed, reference: np.ndarray | None) -> l
 
 
 def _number(value: float) -> float | None:
-    """None for what is not a number, as the database has it."""
+    """None for NaN, as stored in the database."""
     return None if math.isnan(value) else value

@@ -14,18 +14,18 @@ from .curves import CURVE_STEPS, Curve, Mode, curve_of, groups_of, is_settled, m
 
 Setting = Literal["image", "question", "joint"]
 MODES: tuple[Mode, ...] = ("insertion", "deletion")
-STRIDE = 2  # steps that are measured before it is asked again which curves are settled
+STRIDE = 2  # steps that are measured between checks of which curves are settled
 
 
 class CurveKind(NamedTuple):
-    """Which inputs a curve perturbs, and in which direction it goes."""
+    """Which inputs a curve perturbs, and in which direction."""
 
     setting: Setting
     mode: Mode
 
 
 class _Path(NamedTuple):
-    """The states along one curve, and the share of all |u| that they restore."""
+    """The states along one curve, and their shares of |u|."""
 
     ranking: int
     kind: CurveKind
@@ -79,7 +79,7 @@ class ResponseLikelihoods:
     def _along(self, paths: Sequence[_Path]) -> list[list[float]]:
         """Likelihoods along each curve, a few steps of all of them at a time.
 
-        Where the rest of a curve cannot differ from its end, the likelihood of the end stands for the rest.
+        If the rest of a curve cannot change its area, the likelihood at the end is used for the rest.
         """
         self.measure(path.states[k] for path in paths for k in (0, -1))
         values = [self.measure(path.states[:1]) for path in paths]

@@ -18,7 +18,7 @@ from .rows import RunSettings
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """What is measured. Everything but the lists of methods and targets has to stay the same within a run."""
+    """What is measured. Within a run, everything except the lists of methods and targets has to stay the same."""
 
     methods: tuple[str, ...]
     targets: tuple[str, ...] = ("response",)
@@ -27,7 +27,7 @@ class EvaluationPlan:
     steps: int = CURVE_STEPS
     calibrated: bool | tuple[str, ...] = False  # calibrate all methods as stage 3 does, or those of these names
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    variants: Mapping[str, str] = field(default_factory=dict)  # further names: the method behind each
+    variants: Mapping[str, str] = field(default_factory=dict)  # further names, and the method that each stands for
     max_new_tokens: int = MAX_NEW_TOKENS
     system: str = SYSTEM_PROMPT
 
@@ -56,7 +56,7 @@ class EvaluationPlan:
         return self.blur or benchmark.blur
 
     def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> RunSettings:
-        """What a run directory remembers, and refuses to mix."""
+        """The settings that all rows of a run must share."""
         return RunSettings(
             model=lvlm.name,
             revision=lvlm.revision,

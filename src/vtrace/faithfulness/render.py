@@ -18,7 +18,7 @@ from .tables import Facts, Line, Table, marks
 
 
 def markdown(table: Table, intervals: bool = False, reference: str | None = None) -> str:
-    """`reference`: show differences to this method, which the table was made against."""
+    """With `reference`, show differences from this method, which the table was made against."""
     styles = {"best": "**%s**", "second": "<u>%s</u>"}
 
     def cell(line: Line, method: str) -> str:
@@ -119,7 +119,7 @@ def _notes(table: Table, reference: str | None) -> list[str]:
     if any(line.published for line in table.lines):
         notes.append("Paper: its numbers for this model and benchmark.")
     if reference:
-        notes.append(f"In parentheses: difference to {reference} on the same items; wins/ties/losses against it.")
+        notes.append(f"In parentheses: difference from {reference} on the same items; wins/ties/losses against it.")
     for name, facts in table.runs.items():
         notes += _notes_on_run(facts, [line for line in table.lines if line.run == name])
     return notes

@@ -1,4 +1,4 @@
-"""The rows of a run, as its database keeps them: one type per table."""
+"""The rows of a run, as stored in its database: one type per table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TableName = Literal["item", "result", "curve", "evidence", "failure", "left_out"
 
 
 class RunSettings(TypedDict):
-    """What all rows of a run have in common. A run made with other settings is refused."""
+    """Settings that all rows of a run share. A run made with other settings is refused."""
 
     model: str
     revision: str
@@ -23,7 +23,7 @@ class RunSettings(TypedDict):
     seed: int
     calibrated: bool | list[str]
     options: Mapping[str, Mapping[str, Any]]  # of methods, by name
-    variants: Mapping[str, str]  # further names: the method behind each
+    variants: Mapping[str, str]  # further names, and the method that each stands for
     max_new_tokens: int
     system: str
 
@@ -33,7 +33,7 @@ class ItemRow(TypedDict):
 
     key: str
     number: int
-    asked: str  # fingerprint of what the response was given to
+    asked: str  # fingerprint of the example
     question: str
     response: str
     answer: str | None
@@ -58,12 +58,12 @@ class ResultRow(TypedDict):
     options: str  # JSON
     image_share: float
     seconds: float  # as if it had run alone
-    own_seconds: float  # without what it shares with other methods
+    own_seconds: float  # without stages shared with other methods
     memory: int | None  # bytes
 
 
 class CurveRow(TypedDict):
-    """One perturbation curve of an attribution. The database keeps what is not a number as None."""
+    """One perturbation curve of an attribution. The database stores NaN as None."""
 
     item: str
     target: str
@@ -79,7 +79,7 @@ class CurveRow(TypedDict):
 
 
 class EvidenceRow(TypedDict):
-    """One metric of how an attribution finds the known evidence."""
+    """One metric of how well an attribution finds the known evidence."""
 
     item: str
     target: str

@@ -34,10 +34,10 @@ def evaluate(
         benchmark: where the examples come from.
         plan: what is measured.
         out: the folder of the run.
-        limit: evaluate only the first examples, up to this many.
+        limit: evaluate only the first `limit` examples.
         shard: (i, n): every n-th of them, beginning with the i-th.
-        only: the numbers of the examples, instead of a limit.
-        progress: is told how many items are done.
+        only: evaluate the examples with these numbers, instead of a limit.
+        progress: receives the number of finished items.
     """
     plan.check()
     number, count = shard
@@ -70,8 +70,8 @@ def _rows_of_item(
     before: FrozenResponse | None,
     wanted: list[tuple[str, str]],
 ) -> RunRows:
-    """What was measured, or why nothing could be: then the item is left out, or, if some of it was measured earlier,
-    the rest of it has failed."""
+    """What was measured. If nothing could be, the item is left out with the reason; if part of it was measured earlier,
+    the rest is recorded as failed."""
     key = benchmark.key(index)
     try:
         item = freeze_item(lvlm, benchmark, plan, index, before)

@@ -17,7 +17,7 @@ class Summary:
     mean: float
     low: float  # 95 % interval of the mean
     high: float
-    difference: float | None = None  # to the reference method, item by item
+    difference: float | None = None  # from the reference method, item by item
     difference_low: float | None = None
     difference_high: float | None = None
     wins: int = 0

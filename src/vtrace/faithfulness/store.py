@@ -47,7 +47,7 @@ OF_ITEM = dict.fromkeys(RUN_TABLES, "item") | {"item": "key", "lost": "NULL"}  #
 class FrozenResponse:
     """A response that is not generated again."""
 
-    asked: str  # fingerprint of what it was given to
+    asked: str  # fingerprint of the example
     ids: list[int]
     finish: Finish
 
@@ -65,7 +65,7 @@ class RunStore:
     """A run on disk. Only one process may write to it at a time."""
 
     def __init__(self, path: Path, settings: RunSettings):
-        """Open a run, or begin one. A run that was made with other settings is refused."""
+        """Open a run, or create one. A run that was made with other settings is refused."""
         self.path = path
         self._database = Database(path, _SCHEMA, RUN_VERSION, settings)
 
@@ -79,7 +79,7 @@ class RunStore:
         return {(t, m) for t, m in self._database.fetch("SELECT target, method FROM result WHERE item = ?", (key,))}
 
     def save(self, rows: RunRows) -> None:
-        """Write everything or nothing. What works now no longer counts as failed or left out."""
+        """Write everything or nothing. Rows that succeed now no longer count as failed or left out."""
         with self._database.transaction() as connection:
             for table, found in vars(rows).items():
                 for row in found:
@@ -93,7 +93,7 @@ class RunStore:
                 )
 
     def save_lost(self, files: Sequence[tuple[str, str]]) -> None:
-        """Record the files of the benchmark that cannot be read today, and why."""
+        """Record the files of the benchmark that currently cannot be read, and why."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM lost")
             for file, reason in files:
@@ -129,11 +129,11 @@ def read_run(place: Path, tables: Sequence[TableName] = RUN_TABLES, item: str | 
     """
     paths = sorted(place.glob(RUN_FILES)) if place.is_dir() else [place]
     if not paths or not paths[0].exists():
-        raise InputError(f"there is no run at {place}; make one with: vtrace evaluate --out {place}")
+        raise InputError(f"there is no run at {place}; create one with: vtrace evaluate --out {place}")
     first, *others = [_read_file(path, tables, item) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
         if other.settings != first.settings:
-            raise InputError(f"{path} belongs to another run than the files beside it; move it elsewhere")
+            raise InputError(f"{path} belongs to a different run than the other files in its folder; move it elsewhere")
         first.rows.extend(other.rows)
     if twice := [key for key, count in Counter(row["key"] for row in first.rows.item).items() if count > 1]:
         raise InputError(f"{place} has {twice[0]} in two of its files: it was sharded twice; move one set elsewhere")
@@ -144,7 +144,7 @@ def read_run(place: Path, tables: Sequence[TableName] = RUN_TABLES, item: str | 
 def _read_file(path: Path, tables: Sequence[TableName], item: str | None) -> Run:
     with readable(path), closing(connect_read_only(path)) as connection:
         connection.row_factory = sqlite3.Row
-        connection.execute("BEGIN")  # all tables as they are at one moment: the run may still be running
+        connection.execute("BEGIN")  # one consistent snapshot of all tables: the run may still be in progress
         settings = cast(RunSettings, read_settings(connection, path, RUN_VERSION))
         rows = RunRows()
         for table in tables:

@@ -38,7 +38,7 @@ class Line:
     cells: dict[str, Summary]
     published: dict[str, float]
     unranked: dict[str, int] = field(default_factory=dict)  # items on which a method gave only zeros
-    run: str = ""  # its name
+    run: str = ""  # name of the run
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Facts:
     """What the notes below the table of a run say."""
 
     settings: RunSettings
-    verdicts: dict[str, int]  # on answers to items that all methods have: correct, wrong, unparsed, undecided
+    verdicts: dict[str, int]  # on answers of the compared items: correct, wrong, unparsed, undecided
     items: int  # including those left out
     compared: int  # measured by all methods
     truncated: int  # of the compared ones: responses cut off at the token budget
@@ -65,12 +65,12 @@ class Table:
     runs: dict[str, Facts]  # by name
 
     def find(self, target: str, setting: str, metric: str, subset: str = "all") -> Line | None:
-        """The line of a metric, if all methods have values for it."""
+        """The line of a metric; None if not all methods have values for it."""
         wanted = (target, subset, setting, metric)
         return next((x for x in self.lines if (x.target, x.subset, x.setting, x.metric) == wanted), None)
 
     def line(self, target: str, setting: str, metric: str) -> Line:
-        """The same where it has to be there."""
+        """The line of a metric, or an error if it is missing."""
         found = self.find(target, setting, metric)
         if found is None:
             raise InputError(f"the run has no {metric} in the {setting} setting for target {target}")
@@ -194,7 +194,7 @@ def _evidence_lines(
 
 
 def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
-    """The items that every method has, and values over them. The database keeps what is not a number as None."""
+    """The items that every method has, and values over them. The database stores NaN as None."""
     items = dict.fromkeys(item for _, item in values)
     common = [item for item in items if all(values.get((m, item)) is not None for m in methods)]
     return common, {m: np.array([values[m, i] for i in common]) for m in methods}
@@ -217,7 +217,7 @@ def _published() -> dict[tuple[str, ...], dict[str, float]]:
 
 
 def _checkpoint(model: str) -> str:
-    """The name of the weights, without folder, revision and the HF of InternVL's names for transformers."""
+    """The name of the checkpoint without folder, revision and the suffix HF of InternVL checkpoints."""
     return PurePath(model.partition("@")[0]).name.removesuffix("-HF")
 
 

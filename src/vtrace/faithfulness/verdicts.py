@@ -1,4 +1,4 @@
-"""What the numbers of a run say, in sentences: which method beats which, and whether the benchmark can tell."""
+"""Conclusions from a run, in sentences: which method beats which, and whether the benchmark separates them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Standing = Literal["better", "level", "worse"]
 COMPARED_TARGETS = ("response", "answer")
 COMPARED_METRICS = ("RISE", "MAS")
 TARGETS_AND_SETTINGS = tuple(product(COMPARED_TARGETS, ("image", "joint")))
-COMPARISONS = 2 * len(TARGETS_AND_SETTINGS) * len(COMPARED_METRICS)  # of two methods: insertion and deletion
+COMPARISONS = 2 * len(TARGETS_AND_SETTINGS) * len(COMPARED_METRICS)  # 2: insertion and deletion
 NOISE_AT_MOST, SIGNAL_AT_LEAST = 0.62, 0.15  # image insertion of random order; and by how much leave-one-out is above
 NEAR_BEST = 0.01
 
@@ -38,7 +38,7 @@ OVERALL: Mapping[frozenset[Standing], str] = {
 
 
 def standing(line: Line, method: str) -> Standing:
-    """The method against the one that the table was made against: level where the interval contains zero."""
+    """The method compared with the table's reference: level if the interval contains zero."""
     cell = line.cells[method]
     if cell.difference_low is None or cell.difference_low <= 0 <= (cell.difference_high or 0):
         return "level"
@@ -52,7 +52,7 @@ def count_standings(table: Table, method: str) -> dict[Standing, int]:
 
 
 def all_comparisons(table: Table) -> list[str]:
-    """What holds and what does not, comparison by comparison, with the numbers."""
+    """Every comparison in a sentence, with the numbers."""
     return [
         *(_against_rivals(table, metric, *where) for metric in COMPARED_METRICS for where in TARGETS_AND_SETTINGS),
         *(_ordered_against_sum(table, *where) for where in TARGETS_AND_SETTINGS),
@@ -92,7 +92,7 @@ def _evidence_order(table: Table, target: str, metric: str, name: str) -> str:
 
 
 def overall_comparisons(table: Table) -> list[str]:
-    """The same in few words: both settings and both directions together."""
+    """A summary: both settings and both directions together."""
     found = []
     for target, metric in product(COMPARED_TARGETS, COMPARED_METRICS):
         lines = [line for line in table.lines if line.target == target and line.metric.startswith(metric)]
@@ -108,7 +108,7 @@ def _standings(lines: Sequence[Line], rival: str) -> frozenset[Standing]:
 
 
 def _group(rivals: Mapping[str, frozenset[Standing]], words: Mapping[frozenset[Standing], str]) -> dict[str, list[str]]:
-    """Rivals by what VTrace does to them, in the order of the words."""
+    """Rivals grouped by how VTrace compares with them, in the order of the phrases."""
     grouped: dict[str, list[str]] = {said: [] for said in words.values()}
     for rival, standings in rivals.items():
         grouped[words[standings]].append(rival)
@@ -120,7 +120,7 @@ def _sentence(grouped: Mapping[str, Sequence[str]]) -> str:
 
 
 def discrimination(table: Table) -> str:
-    """Whether rankings can be told from noise, and how many of them are close to the best."""
+    """Whether the benchmark separates rankings from noise, and how many methods are close to the best."""
     image = table.line("response", "image", "RISE ins")
     noise, measured = image.cells["random"].mean, image.cells["loo"].mean
     fair = noise <= NOISE_AT_MOST and measured - noise >= SIGNAL_AT_LEAST
@@ -140,7 +140,7 @@ def discrimination(table: Table) -> str:
 
 
 def distinguished_pairs(run: Run, methods: Sequence[str]) -> str:
-    """How many pairs of methods differ by more than chance, which no threshold on means can tell."""
+    """How many pairs of methods differ by more than chance. A threshold on means cannot show this."""
     curves = [row for row in run.rows.curve if (row["setting"], row["mode"]) == ("image", "insertion")]
     part = replace(run, rows=replace(run.rows, curve=curves))
     tables = {own: tabulate(part, methods=methods, against=own, evidence=False) for own in methods}

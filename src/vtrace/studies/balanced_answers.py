@@ -1,4 +1,4 @@
-"""As many correct answers as incorrect ones, from a model that may rarely be wrong."""
+"""Choose equally many correct and incorrect answers of a model that may rarely be wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..types import Progress
 from .store import StudyStore
 from .study import StudySetup
 
-PATIENCE = 50  # examples that are asked, at most, for each one that is wanted
+PATIENCE = 50  # maximum number of examples to ask for each one needed
 
 
 def choose_balanced(setup: StudySetup, store: StudyStore, limit: int, progress: Progress) -> list[int]:
@@ -39,7 +39,7 @@ def choose_balanced(setup: StudySetup, store: StudyStore, limit: int, progress: 
 
 
 def _is_correct(lvlm: Lvlm, benchmark: Benchmark, number: int) -> bool | None:
-    """None where the answer cannot be graded, or where the item has to be left out."""
+    """Whether the answer is correct; None if it cannot be graded or the item has to be left out."""
     try:
         example = benchmark.example(number)
         with running("the response"):

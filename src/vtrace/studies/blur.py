@@ -13,10 +13,10 @@ RADII = (0.02, 0.04, 1 / 12, 1 / 6, 1 / 4)
 
 
 def blur_points(session: TraceSession, blur: float, seed: int) -> list[Point]:
-    """RISE of the same rankings at every radius, and how likely the response still is with all patches blurred."""
+    """RISE of the same rankings at every radius, and the likelihood of the response with all patches blurred."""
     trace = session.trace
     target, image = find_target(trace, "response"), frozenset(trace.positions("image"))
-    names = [name for name in COMPARED_METHODS if name != "attnlrp"]  # its pass is the slowest, and not studied here
+    names = [name for name in COMPARED_METHODS if name != "attnlrp"]  # the slowest one, and not studied here
     scores = [method_scores(name, session, target, seed) for name in names]
     likelihood_points, rise_points, degenerate = [], [], False
     for radius in RADII:

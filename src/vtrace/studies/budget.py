@@ -1,4 +1,4 @@
-"""A budget of tokens: what the top-ranked ones are, and how much of the answer comes back when only they are shown."""
+"""Token budget: how many top-ranked tokens are image tokens, and how much of the answer they alone recover."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MATTERS = 0.01  # an answer whose probability falls by less without all inputs i
 
 
 def budget_points(session: TraceSession, blur: float, seed: int) -> list[Point]:
-    """Among the top-ranked k % of image and question tokens: the share of image tokens, and how much of the answer's
-    probability comes back when only they are shown, where it needs the inputs at all."""
+    """For the top-ranked k % of image and question tokens: the share of image tokens, and how much of the answer's
+    probability they recover when only they are shown, for answers that need the inputs."""
     trace = session.trace
     target, image = find_target(trace, "answer"), set(trace.positions("image"))
     inputs = trace.positions("image", "question")

@@ -1,4 +1,4 @@
-"""Which likelihood calibration measures the image and the text by, which the paper leaves open."""
+"""Which likelihood calibration should measure: the paper leaves this open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each stage of VTrace contributes: leave one out at a time."""
+"""What each stage of VTrace contributes: one is removed at a time."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from .method_scores import method_scores
 from .point_plots import PlotPanel
 from .point_study import Point, PointStudy
 
-ALL_PATHS = 16  # their place on an axis of hops
+ALL_PATHS = 16  # place on the axis of hops
 DISTANCES = (1, 5, 20, 50, 100)  # tokens; the last bin holds what is farther away
-TOKENS = 12  # generated tokens whose credit is followed, about: IFR needs sums of its own for every one of them
+TOKENS = 12  # approximate number of generated tokens to follow: IFR needs separate sums for each
 
 
 def credit_points(session: TraceSession, blur: float, seed: int) -> list[Point]:
@@ -34,13 +34,13 @@ def _answer_points(session: TraceSession, blur: float, seed: int) -> Iterator[Po
     image = session.trace.positions("image")
     own = [_received(pairwise, [answer], hops)[:, 0] for hops in (*HOP_COUNTS, 0)]
     for received in own:
-        received[min(answer.receivers()) :] = 0  # as for IFR: a target relies on what came before it is read
+        received[min(answer.receivers()) :] = 0  # as for IFR: only positions before the receiver count
     ifr = np.clip(method_scores("ifr", session, answer, seed), 0, None)
     curves = ResponseLikelihoods(session, blur).curves([*own, ifr], ("image", "question"))
     places = (*HOP_COUNTS, ALL_PATHS)
     for name, scores_by_place, curves_by_place in (
         ("VTrace", own, curves[:-1]),
-        ("IFR", [ifr] * len(places), [curves[-1]] * len(places)),  # which has no hops: a level line
+        ("IFR", [ifr] * len(places), [curves[-1]] * len(places)),  # it has no hops: a horizontal line
     ):
         for place, scores, found in zip(places, scores_by_place, curves_by_place, strict=True):
             yield Point("image credit", name, place, float(scores[image].sum() / (scores.sum() or 1.0)))

@@ -32,7 +32,7 @@ class MethodCost(NamedTuple):
     """What one method cost, and what it found."""
 
     seconds: float
-    memory: int | None  # bytes at the peak; None where the system does not tell
+    memory: int | None  # bytes at the peak; None if the system does not report it
     attribution: Attribution
 
 
@@ -72,9 +72,9 @@ def _length_points(session: TraceSession) -> Iterator[Point]:
 
 
 def _cost(lvlm: Lvlm, trace: Trace, name: str, target: Target) -> MethodCost:
-    """Of one method with nothing shared, once everything is warm.
+    """Cost of one method after a warm-up, with nothing shared.
 
-    Memory and time are those of different runs: giving memory back, to measure the next peak, takes time.
+    Memory and time are measured in separate runs, because releasing memory before a measurement takes time.
     """
     memory = PeakMemory(lvlm.device)
     with memory.measure():
@@ -96,7 +96,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _explain(lvlm: Lvlm, trace: Trace, targets: Sequence[Target]) -> Tensor:
-    """VTrace for all of these targets, from the model on."""
+    """VTrace for all of these targets, including the forward passes."""
     session = TraceSession.open(lvlm, trace)
     session.padded_likelihoods()  # calibration is part of the cost
     return log_scores_of(session.pairwise(), targets, Options())

@@ -22,7 +22,7 @@ class PlotPanel:
     log_x: bool = False
     log_y: bool = False
     scatter: bool = False  # one dot per series, at the mean of its points
-    from_zero: bool = False  # heights can be compared
+    from_zero: bool = False  # the y axis starts at zero, so that heights can be compared
     ticks: Mapping[float, str] | None = None
 
 
@@ -37,7 +37,7 @@ SeriesMeans = Mapping[tuple[str, str], Sequence[MeanPoint]]  # by panel and seri
 
 
 def draw_panels(panels: Mapping[str, PlotPanel], means: SeriesMeans) -> Figure:
-    """All panels beside each other, with one legend."""
+    """All panels side by side, with one legend."""
     labels = list(dict.fromkeys(label for _, label in means))
     figure, axes = new_figure(1, len(panels), 1 + 4.4 * len(panels), 4.2)
     for ax, (title, panel) in zip(axes[0], panels.items(), strict=True):
@@ -71,7 +71,7 @@ def _set_ticks(ax: Axes, panel: PlotPanel, places: Sequence[float]) -> None:
 
 
 def _name_dots(ax: Axes, dots: Mapping[str, MeanPoint]) -> None:
-    """Write names beside dots, as colour alone would not tell; alternately above and below, as dots may coincide."""
+    """Label the dots, because colour alone is not enough; alternately above and below, because dots may coincide."""
     for number, (label, dot) in enumerate(sorted(dots.items(), key=lambda named: named[1].x)):
         above = number % 2 == 0
         ax.annotate(

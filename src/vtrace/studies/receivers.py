@@ -1,4 +1,4 @@
-"""Where a target is read, which the paper leaves open."""
+"""Where a target is read: the paper leaves this open."""
 
 from __future__ import annotations
 

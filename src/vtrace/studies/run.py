@@ -42,7 +42,7 @@ def run_study(
 def measure_study(
     study: Study[Found], setup: StudySetup, folder: Path, limit: int, progress: Progress = silent
 ) -> Findings[Found]:
-    """What the study finds on its examples. Examples that had to be left out are tried again the next time."""
+    """The findings of the study on its examples. Examples that were left out are tried again next time."""
     with StudyStore(folder, study.settings(setup)) as store:
         keys = {number: setup.benchmark.key(number) for number in study.choose(setup, store, limit, progress)}
         known = {key: study.decode(value) for key, value in store.measurements().items()}

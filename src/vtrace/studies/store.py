@@ -16,7 +16,7 @@ _SCHEMA = """
 CREATE TABLE measurement (item TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE verdict (item TEXT PRIMARY KEY, correct INTEGER NOT NULL);
 """
-_FORMER = ("points.jsonl", "verdicts.jsonl", "run.sqlite")  # what studies were kept in before version 1
+_FORMER = ("points.jsonl", "verdicts.jsonl", "run.sqlite")  # file formats of studies before version 1
 
 
 class StudyStore:
@@ -24,7 +24,7 @@ class StudyStore:
 
     def __init__(self, folder: Path, settings: Mapping[str, object]):
         if former := next((name for name in _FORMER if (folder / name).exists()), None):
-            raise InputError(f"{folder} holds {former} of an older version; choose another --out, or remove the folder")
+            raise InputError(f"{folder} has {former} of an older version; choose another --out, or remove the folder")
         self._database = Database(folder / STUDY_FILE, _SCHEMA, STUDY_VERSION, settings)
 
     def measurements(self) -> dict[str, Any]:
@@ -32,13 +32,13 @@ class StudyStore:
         return {item: json.loads(value) for item, value in self._database.fetch("SELECT item, value FROM measurement")}
 
     def save(self, item: str, found: object) -> None:
-        """Keep what was measured on an example: lists, tuples, and dataclasses of them."""
+        """Save what was measured on an example: lists, tuples, and dataclasses of them."""
         with self._database.transaction() as connection:
             values = item, json.dumps(found, default=vars)
             connection.execute("INSERT OR REPLACE INTO measurement VALUES (?, ?)", values)
 
     def verdicts(self) -> dict[str, bool]:
-        """Whether the model's answers were right, for examples that were only asked to find this out."""
+        """Whether the model's answers were correct, for all examples that were asked to find this out."""
         return {item: bool(right) for item, right in self._database.fetch("SELECT item, correct FROM verdict")}
 
     def save_verdict(self, item: str, correct: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a study is: something measured on every example, and a page of tables with a plot made of it."""
+"""The interface of a study: a measurement on every example, and a page of tables with a plot made from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Found = TypeVar("Found")  # what a study measures on one example
 
 @dataclass(frozen=True)
 class StudySetup:
-    """What a study is run on."""
+    """What a study runs on."""
 
     lvlm: Lvlm
     benchmark: Benchmark
@@ -46,11 +46,11 @@ class Study(Protocol[Found]):
     """One study. Measurements are kept as JSON, so that interrupted studies resume."""
 
     name: str
-    about: str  # half a sentence, in lower case
+    about: str  # a phrase in lower case
     limit: int  # how many examples are measured by default
 
     def settings(self, setup: StudySetup) -> Mapping[str, object]:
-        """What all measurements in one folder have in common."""
+        """Settings that all measurements in one folder share."""
         return {
             "model": setup.lvlm.name,
             "revision": setup.lvlm.revision,
@@ -61,7 +61,7 @@ class Study(Protocol[Found]):
         }
 
     def choose(self, setup: StudySetup, store: StudyStore, limit: int, progress: Progress) -> Sequence[int]:
-        """Numbers of the examples to measure: the first ones, unless a study looks for others."""
+        """Numbers of the examples to measure: the first ones by default."""
         return range(min(limit, setup.benchmark.size))
 
     def measure(self, setup: StudySetup, number: int, before: Found | None) -> Found:
@@ -72,7 +72,7 @@ class Study(Protocol[Found]):
         return True
 
     def decode(self, value: Any) -> Found:
-        """A measurement from its JSON."""
+        """Load a measurement from JSON."""
 
     def report(self, findings: Findings[Found]) -> StudyReport:
-        """Tables and plot of everything that was measured."""
+        """Make tables and a plot of everything that was measured."""

@@ -28,7 +28,7 @@ class VariantPlot(Protocol):
 
 
 class Bars:
-    """Insertion and deletion beside each other, with intervals; one panel per target, subset and setting."""
+    """Insertion and deletion side by side, with intervals; one panel per target, subset and setting."""
 
     def draw(self, run: Run, table: Table) -> Figure:
         panels = list(dict.fromkeys((line.target, line.subset) for line in table.lines))
@@ -112,7 +112,7 @@ class ParameterLines:
 
 class MeanCurves:
     """Mean normalised likelihood as inputs are restored (solid) or removed (dashed), over items that all variants have.
-    Items with degenerate curves have nothing to draw."""
+    Items with degenerate curves are left out."""
 
     x = "inputs restored (—) or removed (- -), %"
     y = "likelihood of the response, normalised"
@@ -142,7 +142,7 @@ def _comparable_curves(run: Run, target: str, setting: str, methods: Sequence[st
 
 
 def _mean_curve(rows: Sequence[CurveRow]) -> np.ndarray:
-    """Empty where there are no rows. Short curves, of few inputs, are stretched."""
+    """Empty if there are no rows. Short curves, with few inputs, are stretched."""
     values = [np.array(json.loads(row["response"])) for row in rows]
     grid = np.linspace(0, 1, max((len(value) for value in values), default=0))
     return np.mean([np.interp(grid, np.linspace(0, 1, len(v)), v) for v in values], axis=0) if values else grid

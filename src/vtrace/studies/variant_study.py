@@ -39,7 +39,7 @@ class VariantStudy(Study[RunRows]):
     plot: VariantPlot = field(default_factory=Bars)
     targets: tuple[str, ...] = ("response", "answer")
     subsets: tuple[Subset, ...] = ("all",)
-    calibrated: tuple[str, ...] = ()  # variants of other methods than VTrace that are calibrated as VTrace is
+    calibrated: tuple[str, ...] = ()  # variants of other methods that are also calibrated
     limit: int = 50
 
     def plan(self, setup: StudySetup) -> EvaluationPlan:
@@ -93,7 +93,7 @@ class VariantStudy(Study[RunRows]):
         return StudyReport(text, self.plot.draw(run, table))
 
     def _run(self, findings: Findings[RunRows]) -> Run:
-        """The findings as a run, which tables are made of."""
+        """The findings as a run, from which tables are made."""
         setup, rows = findings.setup, RunRows()
         for found in findings.found.values():
             rows.extend(found)

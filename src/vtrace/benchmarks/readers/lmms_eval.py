@@ -1,4 +1,4 @@
-"""Answers that lmms-eval logged (`--log_samples`), explained as they are instead of being generated again."""
+"""Answers that lmms-eval logged (`--log_samples`), explained as logged instead of being generated again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LoggedSample(NamedTuple):
     """What the log says about one item."""
 
     prompt: str  # empty if it was not logged
-    target: str  # the right answer
+    target: str  # the correct answer
     response: str
 
 
@@ -48,7 +48,7 @@ def with_samples(benchmark: Benchmark, path: Path) -> Benchmark:
 
 
 def _same_target(target: str, asked: Example) -> bool:
-    """A letter, a text, or 0 and 1 for no and yes: every harness spells the right answer in its own way."""
+    """A letter, a text, or 0 and 1 for no and yes: harnesses write the correct answer in different ways."""
     known = {asked.answer, *(asked.gold.answers if asked.gold else ())}
     known |= {{"yes": "1", "no": "0"}.get(str(answer).lower(), str(answer)) for answer in known}
     return target.strip().lower() in {str(answer).strip().lower() for answer in known}
@@ -79,7 +79,7 @@ def read_samples(path: Path) -> dict[int, LoggedSample]:
 
 
 def _first_text(cell: object) -> str:
-    """The text at the bottom of nested lists; requests and repeats wrap it."""
+    """The text inside nested lists, which requests and repeats add."""
     while isinstance(cell, list) and cell:
         cell = cell[0]
     return cell if isinstance(cell, str) else ""

@@ -1,4 +1,4 @@
-"""Pictures as datasets store them: bytes in a struct, base64, or a file beside the table."""
+"""Pictures as datasets store them: bytes in a struct, base64, or a file next to the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ...errors import InputError, first_line
 
-PictureCell = Mapping[str, bytes | str | None] | bytes | str | None  # what a dataset has in a column of pictures
+PictureCell = Mapping[str, bytes | str | None] | bytes | str | None  # what a picture column of a dataset can contain
 
 
 def decode_picture(cell: PictureCell, folder: Path | None = None) -> Image.Image:
@@ -46,5 +46,5 @@ def _decode(source: io.BytesIO | Path) -> Image.Image:
             return image
     except UnidentifiedImageError as error:
         raise InputError("the picture cannot be decoded: Pillow does not read its format") from error
-    except Exception as error:  # decoders raise anything on a damaged file
+    except Exception as error:  # decoders raise many kinds of errors on a damaged file
         raise InputError(f"the picture cannot be decoded: {first_line(error)}") from error

@@ -14,7 +14,7 @@ DatasetRow = dict[str, Any]  # cells by column, of whatever type the file has
 
 @dataclass(frozen=True)
 class DatasetRows:
-    """A dataset on disk. Files that cannot be read are named, and the others are used."""
+    """A dataset on disk. Unreadable files are reported, and the others are used."""
 
     texts: list[DatasetRow]  # all cells except pictures
     whole: Callable[[int], DatasetRow]
@@ -22,7 +22,7 @@ class DatasetRows:
 
 
 def check_columns(file: str, present: Iterable[str], wanted: Sequence[str], title: str) -> None:
-    """Refuse a dataset whose columns changed before anything runs."""
+    """Before anything runs, refuse a dataset whose columns have changed."""
     present = list(present)
     if missing := [name for name in wanted if name not in present]:
         raise InputError(

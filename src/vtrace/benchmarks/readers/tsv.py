@@ -42,7 +42,7 @@ class _Bytes(NamedTuple):
 def read_tsv(path: Path, title: str) -> DatasetRows:
     """Texts of all rows; a whole row is read again from its place in the file.
 
-    The csv module is enough: what is done by hand here is to remember where each row starts.
+    The csv module parses the rows; the only addition is to remember where each row starts.
     """
     texts: list[DatasetRow] = []
     places: list[_Bytes] = []
@@ -109,7 +109,7 @@ def _large_fields() -> Iterator[None]:
 def _pictures(cell: str, of_row: Callable[[str], str]) -> list[bytes]:
     if cell.startswith("["):
         return [from_base64(text) for text in literal_list(cell)]
-    for _ in range(2):  # a row may share the picture of another one, which has its own
+    for _ in range(2):  # a row may refer to the picture of another row
         if not cell:
             return []
         if len(cell) > _SHORTEST_PICTURE:

@@ -1,7 +1,7 @@
 """Questions about a scene, with gold reasoning, the answer, and the evidence it depends on.
 
-Each task is one function from a scene to a `Draft`, or to None when the scene admits no such question. Tasks that end
-in `_read` reason only about *where* to look; what is there is first named in the answer, so the answer has to be read
+Each task is one function from a scene to a `Draft`, or to None if the scene does not allow such a question. Tasks that
+end in `_read` reason only about *where* to look; the answer is the first to name what is there, so it has to be read
 from the picture.
 """
 
@@ -24,7 +24,7 @@ DIRECTIONS = {"right of": (0, 1), "left of": (0, -1), "below": (1, 0), "above": 
 
 @dataclass(frozen=True)
 class Draft:
-    """A question in the making: `{word}` marks the words of the question that the answer depends on."""
+    """A draft of a question: `{word}` marks the words of the question that the answer depends on."""
 
     question: str
     reasoning: str
@@ -58,7 +58,7 @@ def _row(scene: Scene, rng: random.Random) -> Draft | None:
 
 
 def _exist(scene: Scene, rng: random.Random) -> Draft | None:
-    """Whether there are things of a colour or shape. If there are none, the answer depends on everything."""
+    """Whether there are things of a colour or shape. If there are none, the answer depends on all things."""
     kind = rng.choice(_TRAITS)
     yes = rng.random() < 0.5
     values = [v for v in (SHAPE_COLOURS if kind == "colour" else SHAPES) if bool(_with(scene, kind, v)) == yes]
@@ -163,7 +163,7 @@ def unmark(question: str) -> tuple[str, tuple[Span, ...]]:
 
 
 def _read_one(scene: Scene, rng: random.Random, given: _Trait, asked: _Trait, asks: Sequence[str]) -> Draft | None:
-    """Locate the only thing with its `given` attribute, and read its `asked` one."""
+    """Locate the only thing with the `given` attribute, and read its `asked` attribute."""
     unique = [t for t in scene.things if len(_with(scene, given, getattr(t, given))) == 1]
     if not unique:
         return None

@@ -47,7 +47,7 @@ def sample(split: Split, index: int, world: World = WORLD) -> Sample:
 
 
 def ask_about(scene: Scene, task: str, rng: random.Random, key: str = "") -> Sample | None:
-    """A question of the task about the scene, or None if the scene admits none."""
+    """A question of the task about the scene, or None if the scene does not allow one."""
     draft = TASKS[task](scene, rng)
     if draft is None:
         return None

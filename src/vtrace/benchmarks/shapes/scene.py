@@ -2,7 +2,7 @@
 
 A scene is a board of cells with six to ten things on it, at most one per cell. A thing is named by
 its colour and shape, and no two things in a scene share both, so "the red star" is always one thing,
-while other red things and other stars are around to be mistaken for it.
+while other red things and other stars are distractors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHAPE_COLOURS = {
     "orange": (242, 134, 30),
 }
 CELL_PIXELS = 64  # pixels along a side
-TOKEN_PIXELS = 32  # pixels along a side of what a visual token of the embedded models covers
+TOKEN_PIXELS = 32  # pixels along a side of a visual token of the embedded models
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 _BUCKET_SPLIT: tuple[Split, ...] = ("test", "dev")  # of ten hash buckets; the other eight are train
@@ -36,7 +36,7 @@ _BUCKET_SPLIT: tuple[Split, ...] = ("test", "dev")  # of ten hash buckets; the o
 
 @dataclass(frozen=True)
 class World:
-    """What scenes are drawn from."""
+    """The settings from which scenes are drawn."""
 
     boards: tuple[tuple[int, int], ...]  # rows x columns
     radius: tuple[float, float]  # pixels
@@ -91,7 +91,7 @@ class Scene:
 
     @property
     def split(self) -> Split:
-        """The split of this layout: a function of what is where, so splits cannot overlap."""
+        """The split of this layout: a function of its contents, so splits cannot overlap."""
         layout = [self.rows, self.columns, *((t.cell, t.name) for t in self.things)]
         bucket = hashlib.sha256(repr(layout).encode()).digest()[0] % 10
         return _BUCKET_SPLIT[bucket] if bucket < len(_BUCKET_SPLIT) else "train"
