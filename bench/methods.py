@@ -23,14 +23,14 @@ from vtrace.methods.session import TraceSession
 from vtrace.types import Span, Target, Trace
 
 ANSWER = 5  # tokens
-LIMITS = {"rollout": 2, "flowtracer": 2, "ifr": 3, "flashtrace": 4, "attnlrp": 6}  # passes we hold ourselves to
+LIMITS = {"rollout": 2, "flowtracer": 2, "ifr": 3, "flashtrace": 4, "attnlrp": 6}  # our limits, in passes
 ON_ANSWER = ("ifr",)
 FORWARD_ONLY = ("vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attention", "cage", "alti", "alti-logit")
 TIMED = ("vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attention", "cage", "attnlrp", "gradient", "chefer")
 
 
 def frozen(subject: Subject) -> Trace:
-    """The random sequence as a trace: who is image, question and response. There is no text and no picture."""
+    """The random sequence as a trace, divided into image, question and response. It has no text and no picture."""
     size = len(subject.ids)
     kinds = ["template"] * subject.start + ["response"] * RESPONSE
     for name, positions in (("image", subject.image), ("question", subject.question)):
@@ -58,7 +58,7 @@ def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> list[dict]
     ratios: dict[str, list[float]] = {name: [] for name in TIMED}
     counts: dict[str, int] = {}
     for turn in range(repeats + 1):
-        for name in TIMED:  # a bare pass beside every method: what slows the machine down slows both
+        for name in TIMED:  # a bare pass next to every method: a slow machine slows both down
             if not turn:  # the first round warms up
                 counts[name] = subject.count_passes(partial(run, name, subject, trace))
                 continue

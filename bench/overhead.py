@@ -2,7 +2,7 @@
 
 A randomly initialised Qwen3-VL decoder of over 100 million parameters, the real seam, the real stages.
 Ratios are medians over interleaved rounds in one process, so that a busy machine disturbs both sides equally.
-`--clock processor` compares processor time instead of time on the clock. Forward passes are counted. Peak memory is the
+`--clock processor` compares processor time instead of wall-clock time. Forward passes are counted. Peak memory is the
 high-water mark of resident memory, each in a fresh process.
 """
 
@@ -37,7 +37,7 @@ IMAGE, QUESTION = slice(32, -RESPONSE - 64), slice(-RESPONSE - 60, -RESPONSE - 4
 
 
 class Decoder(torch.nn.Module):
-    """The part of a model that the seam stands at: a text decoder and its output embedding."""
+    """The part of a model that the seam needs: a text decoder and its output embedding."""
 
     def __init__(self):
         super().__init__()
@@ -88,7 +88,7 @@ class Subject:
         return matrix.finish()
 
     def explanation(self, separately: bool = False) -> None:
-        """One target: the whole response. `separately`: every response token as a target of its own."""
+        """One target: the whole response. `separately`: every response token as its own target."""
         pairwise = self.instrumented()
         image, question = self.image.tolist(), self.question.tolist()
         self.seam.log_probabilities_padded(self.arguments, self.ids, self.start, [image, question, image + question])
@@ -134,7 +134,7 @@ def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> dict[str, 
             times[name].append(clock() - began)
 
     def ratio(name: str, to: str) -> float:
-        """Median over rounds of the ratio inside a round: what slows a whole round down cancels."""
+        """Median over rounds of the ratio within a round, so that a slow round cancels out."""
         return round(statistics.median(a / b for a, b in zip(times[name], times[to], strict=True)), 3)
 
     return {
@@ -150,13 +150,13 @@ def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> dict[str, 
 
 
 def peak(tokens: int, run: str) -> int:
-    """High-water mark of resident memory of a process that does nothing else, in bytes."""
+    """High-water mark of resident memory of a separate process, in bytes."""
     command = [sys.executable, __file__, "--peak", run, "--tokens", str(tokens)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def high_water_mark() -> int:
-    """Of this process alone: unlike VmHWM, ru_maxrss starts at the peak of the process that started it."""
+    """High-water mark of this process alone: unlike VmHWM, ru_maxrss starts at the peak of the parent process."""
     status = Path("/proc/self/status")
     if status.exists():
         return 1024 * int(re.search(r"VmHWM:\s*(\d+)", status.read_text())[1])

@@ -1,4 +1,4 @@
-// Small helpers around the document. Text is only ever set as text.
+// Small helpers for the document. Text is only ever set as text.
 
 export const element = (id) => document.getElementById(id);
 
