@@ -2,8 +2,8 @@
 
 The trace is synthetic: 1,000 prompt tokens, most of them patches of a picture like a photograph, 500 response tokens,
 and a W with most edges present, spread over several orders of magnitude, the worst case for compression. Times are
-medians over targets in Chromium, from the click to the end of the next frame's work. On a busy machine, the processor time of
-the page's thread shows what an idle one would need.
+medians over targets in Chromium, from the click to the end of the next frame's work. On a busy machine, the processor
+time of the page's thread shows what an idle one would need.
 """
 
 from __future__ import annotations

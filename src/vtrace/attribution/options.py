@@ -40,7 +40,7 @@ class Options:
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise InputError(f"gamma is {self.gamma}; it must be zero or positive")
         if self.hops < 0:
-            raise InputError(f"hops is {self.hops}; it must be zero, for all, or positive")
+            raise InputError(f"hops is {self.hops}; it must be 0 (all paths) or positive")
         if self.receivers not in get_args(ReadAt):
             raise InputError(f"receivers is {self.receivers!r}; use 'predictor' or 'token'")
         if self.calibrate_on not in get_args(CalibrateOn):
@@ -51,5 +51,5 @@ class Options:
         """Options from a mapping; an unknown name is an error that lists the known ones."""
         names = [field.name for field in dataclasses.fields(cls)]
         if unknown := set(given) - set(names):
-            raise InputError(f"unknown option {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+            raise InputError(f"unknown option {sorted(unknown)[0]!r}; use one of: {', '.join(names)}")
         return cls(**given)

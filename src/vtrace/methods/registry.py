@@ -159,7 +159,7 @@ def parse_names(text: str) -> list[str]:
 
 def find_method(name: str) -> Method:
     if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
+        raise InputError(f"unknown method {name!r}; use one of: {', '.join(METHODS)}")
     return METHODS[name]
 
 

@@ -119,7 +119,7 @@ class EvaluationRuns:
     def _place(self, name: str) -> Path:
         places = self._places()
         if name not in places:
-            raise InputError(f"there is no run {name[:100]!r}; there are: {', '.join(places) or 'none'}")
+            raise InputError(f"there is no run {name[:100]!r}; available runs: {', '.join(places) or 'none'}")
         return places[name]
 
     def _facts(self, name: str, place: Path) -> RunFacts:

@@ -61,7 +61,7 @@ class Offer:
 def _offered_example(key: str, question: str) -> Example:
     """An embedded example; its known evidence belongs to its own question only."""
     if key not in OFFERED_EXAMPLES:
-        raise InputError(f"there is no such example; there are: {', '.join(OFFERED_EXAMPLES)}")
+        raise InputError(f"there is no such example; use one of: {', '.join(OFFERED_EXAMPLES)}")
     found = embedded(key)
     return found if found.question == question.strip() else tidy(Example(found.images, question))
 

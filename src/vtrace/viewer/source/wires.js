@@ -35,7 +35,7 @@ function nameOf(trace, position) {
   return word.kind === "t" ? `${word.text} (prompt)` : `“${word.text}”`;
 }
 
-/** The panel beside the ranking. */
+/** The panel next to the ranking. */
 export function listPaths(trace, view, act, spans) {
   const box = element("paths");
   if (view.pinned === null) {
