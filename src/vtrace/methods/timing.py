@@ -42,7 +42,7 @@ class StageClock:
         self._touched: set[Hashable] = set()  # keys that the running method has used
 
     def has(self, key: Hashable) -> bool:
-        """Whether this value has been computed."""
+        """Whether this value is in memory."""
         return key in self._values
 
     def release(self, key: Hashable) -> None:
