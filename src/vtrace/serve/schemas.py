@@ -1,4 +1,4 @@
-"""What the HTTP interface answers, as pydantic models."""
+"""Responses of the HTTP interface, as pydantic models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ExampleFacts(BaseModel):
 
 
 class ServerFacts(BaseModel):
-    """What this server can do, and what it accepts."""
+    """What this server offers, and what it accepts."""
 
     version: str
     models: list[str]
@@ -46,14 +46,14 @@ class ServerFacts(BaseModel):
 
 
 class Explanation(BaseModel):
-    """One explanation: how far it is, and what it found."""
+    """One explanation: its progress and its result."""
 
     id: str
-    number: int = Field(description="Counts up; `before` of the history takes it.")
+    number: int = Field(description="Increases with every request; use it as `before` in the history.")
     status: JobStatus
-    place: int = Field(description="Place in the queue: 1 is next, 0 is not waiting.")
+    place: int = Field(description="Place in the queue: 1 is next, 0 means not waiting.")
     created: float = Field(description="Seconds since 1970.")
-    seconds: float | None = Field(description="Spent on the work.")
+    seconds: float | None = Field(description="Seconds of work.")
     model: str
     methods: list[str]
     target: str
@@ -68,7 +68,7 @@ class Explanation(BaseModel):
 
 
 class ProgressEvent(BaseModel):
-    """One server-sent event: how far a job is, and the new part of the response."""
+    """One server-sent event: the progress of a job, and the new part of the response."""
 
     status: JobStatus
     place: int
@@ -94,5 +94,5 @@ class RunItem(BaseModel):
 
 
 def refusals(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """The statuses an operation can be refused with, for the description of the interface."""
+    """The status codes with which an operation can be refused, for the OpenAPI description."""
     return {code: {"model": Problem} for code in codes}

@@ -109,7 +109,7 @@ class Family:
     decoder: Callable[[PreTrainedModel], Any]  # the text decoder inside the model
     cells: FindCells
     pixel_mask: FindPixels
-    fits: Callable[[ModelConfig], bool] = lambda config: True  # tells families of one model type apart
+    fits: Callable[[ModelConfig], bool] = lambda config: True  # distinguishes families of one model type
     branch_norm: str = ""  # name of the norm between attention and residual, where a layer has one
     extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # further features at image positions
     with_extras: Callable[[Arguments, list[Tensor]], Arguments] = lambda arguments, rows: arguments

@@ -14,7 +14,7 @@ LISTED = 12
 
 
 def attribution_html(attribution: Attribution) -> str:
-    """What a notebook shows."""
+    """The HTML that a notebook shows."""
     trace = attribution.trace
     scale = Scale(attribution)
     pictures = "".join(picture_figure(attribution, panel, scale) for panel in trace.panels)
