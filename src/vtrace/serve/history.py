@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sqlite3
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InputError
+from ..system.files import locked
 from .job import EndedStatus, JobRequest, JobStatus
 
 HISTORY_VERSION = 2
@@ -62,16 +62,7 @@ class History:
         """Open a history, or begin one. What a killed server left unfinished is marked as interrupted."""
         self.path = path
         self._turn = threading.Lock()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 - held as long as the store is open
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}; choose another --store") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise InputError(f"another server is using {path}; stop it, or choose another --store") from error
+        self._lock = locked(path, "--store", private=True)
         try:
             self._db = self._open()
         except sqlite3.Error as error:
