@@ -8,9 +8,10 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic import BaseModel, Field
 
 from ..errors import InputError
 from ..system.files import locked
@@ -27,18 +28,16 @@ CREATE TABLE result (
   explanation TEXT NOT NULL REFERENCES explanation (id) ON DELETE CASCADE, place INTEGER NOT NULL,
   method TEXT NOT NULL, document BLOB NOT NULL, PRIMARY KEY (explanation, place));
 """
-_FACTS = "number, id, status, created, seconds, model, methods, target, question, response, answer, error"
 
 
-@dataclass(frozen=True)
-class HistoryRecord:
+class HistoryRecord(BaseModel, frozen=True):
     """What is known of one explanation."""
 
-    number: int
     id: str
+    number: int = Field(description="Counts up; `before` of the history takes it.")
     status: JobStatus
-    created: float  # seconds since 1970
-    seconds: float | None  # of work
+    created: float = Field(description="Seconds since 1970.")
+    seconds: float | None = Field(description="Spent on the work.")
     model: str
     methods: list[str]
     target: str
@@ -46,6 +45,9 @@ class HistoryRecord:
     response: str | None
     answer: str | None
     error: str | None
+
+
+_FACTS = ", ".join(HistoryRecord.model_fields)
 
 
 class MethodDocument(NamedTuple):
