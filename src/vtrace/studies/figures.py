@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..system.files import write_atomically
+from ..system.text_colours import FAINT, INK
 
-INK, FAINT = "#1f1a24", "#746c7b"
 SERIES_COLOURS = ("#4c125c", "#de5762", "#fba052", "#2a7f9e", "#6b9e3f", "#9a7fb8", "#8a6d3b", "#b0a8b6")
 
 

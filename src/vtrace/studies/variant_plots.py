@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from ..faithfulness.rows import CurveRow
 from ..faithfulness.store import Run
 from ..faithfulness.tables import CURVE_SETTINGS, CurveSetting, Line, Subset, Table
-from .figures import FAINT, INK, add_legend, new_figure, series_colour, set_labels
+from ..system.text_colours import FAINT, INK
+from .figures import add_legend, new_figure, series_colour, set_labels
 
 _DIRECTIONS = {"RISE ins": "insertion", "RISE del": "deletion"}
 HINTS = {"RISE ins": "insertion, higher is better", "RISE del": "deletion, lower is better"}
