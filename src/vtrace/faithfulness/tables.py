@@ -225,11 +225,18 @@ def _evidence_lines(
     return lines
 
 
-def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
-    """The items that every method has, and values over them. The database stores NaN as None."""
+class PairedValues(NamedTuple):
+    """The items that every method has, and the values of each method over them."""
+
+    items: list[str]
+    values: dict[str, np.ndarray]
+
+
+def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> PairedValues:
+    """Values by method and item, paired by item. The database stores NaN as None."""
     items = dict.fromkeys(item for _, item in values)
     common = [item for item in items if all(values.get((m, item)) is not None for m in methods)]
-    return common, {m: np.array([values[m, i] for i in common]) for m in methods}
+    return PairedValues(common, {m: np.array([values[m, i] for i in common]) for m in methods})
 
 
 def published(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,8 +21,15 @@ def series_colour(number: int) -> str:
     return SERIES_COLOURS[number % len(SERIES_COLOURS)]
 
 
-def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
-    """A figure and its axes, rows by columns."""
+class FigureAndAxes(NamedTuple):
+    """A figure, and its axes, rows by columns."""
+
+    figure: Figure
+    axes: np.ndarray
+
+
+def new_figure(rows: int, columns: int, width: float, height: float) -> FigureAndAxes:
+    """An empty figure in the style of all plots."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     engine: Any = figure.get_layout_engine()
@@ -31,7 +38,7 @@ def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Fi
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8, colors=FAINT)
-    return figure, axes
+    return FigureAndAxes(figure, axes)
 
 
 def set_labels(ax: Axes, title: str, x: str = "", y: str = "") -> None:
