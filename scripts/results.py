@@ -26,6 +26,7 @@ from results_plan import MANY_IN_WORDS, RUN_KINDS, SLOWEST, TIMED_STUDIES, Resul
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.run import evaluate
+from vtrace.faithfulness.store import Shard
 from vtrace.faithfulness.verdicts import COMPARED_TARGETS
 from vtrace.lvlm.checkpoint import EMBEDDED
 from vtrace.lvlm.load import load
@@ -93,9 +94,9 @@ def run_job(plan: ResultsPlan, job: RunJob | StudyJob) -> None:
         report = _reporter(f"{job.model}, {job.study}")
         run_study(job.study, lvlm, dev, folder / "studies", limit=limit, progress=report)
         return
-    part, shard = plan.part(job.kind), (job.worker + 1, plan.workers)
+    part, shard = plan.part(job.kind), Shard(job.worker + 1, plan.workers)
     methods = EvaluationPlan(tuple(part.methods), COMPARED_TARGETS)
-    report = _reporter(f"{job.model}, {job.kind} {shard[0]}/{shard[1]}")
+    report = _reporter(f"{job.model}, {job.kind} {shard}")
     place = folder / part.folder
     evaluate(lvlm, find_benchmark("shapes"), methods, place, only=part.numbers, shard=shard, progress=report)
 

@@ -25,7 +25,7 @@ from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.rows import RunRows
 from vtrace.faithfulness.run import evaluate
-from vtrace.faithfulness.store import RunStore, read_reasons, read_run, run_file
+from vtrace.faithfulness.store import RunStore, Shard, read_reasons, read_run, run_file
 from vtrace.faithfulness.tables import tabulate
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
@@ -93,7 +93,7 @@ def test_a_run_killed_at_any_moment_completes_to_the_same_rows(run_folder, tmp_p
 
 def test_shards_together_are_the_whole(pinhole, run_folder, tmp_path):
     for number in (1, 2):
-        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=3, shard=(number, 2))
+        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=3, shard=Shard(number, 2))
     assert markdown(tabulate(read_run(tmp_path))) == markdown(tabulate(read_run(run_folder)))
 
 
@@ -106,7 +106,7 @@ def test_a_run_that_was_cut_into_shards_twice_is_refused(run_folder, tmp_path):
 
 def test_other_shards_in_the_same_folder_are_refused(pinhole, run_folder):
     with pytest.raises(InputError, match=r"holds run\.sqlite, which is sharded differently from run-1-of-2\.sqlite"):
-        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3, shard=(1, 2))
+        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3, shard=Shard(1, 2))
     assert run_file(run_folder).exists()
 
 

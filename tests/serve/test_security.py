@@ -118,7 +118,7 @@ def test_a_taken_port_and_a_taken_history_are_one_line(run, tmp_path):
     code, _, err = run("serve", "--store", tmp_path / "b.sqlite", "--port", 0)
     store.close()
     assert code == 2
-    assert "another server is using" in err
+    assert "another process is writing to" in err
     (tmp_path / "c.sqlite").write_text("not a database, but a text that is long enough to be read as one" * 20)
     code, _, err = run("serve", "--store", tmp_path / "c.sqlite", "--port", 0)
     assert code == 2

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json as jsonlib
-from typing import Annotated
 
-import typer
+from .options import JsonOption
+
+BENCHMARKS_EXAMPLE = "Example:  vtrace benchmarks --json | jq '.[] | select(.size < 1000) | .name'"
 
 
-def benchmarks(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def benchmarks_command(json: JsonOption = False) -> None:
     """List the benchmarks with their size, licence and source."""
     from ..benchmarks.registry import describe_benchmarks
 

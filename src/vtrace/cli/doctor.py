@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import ModelError
-from .options import DtypeOption, ModelOption
+from .options import DtypeOption, JsonOption, ModelOption
 
 if TYPE_CHECKING:
     from ..attribution.requirements import Examination
 
 
-def doctor(
+DOCTOR_EXAMPLE = "Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000"
+
+
+def doctor_command(
     model: ModelOption = "pinhole",
-    tokens: Annotated[int, typer.Option(min=2, help="Length of the sequence to plan for, prompt and response.")] = 1024,
+    tokens: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Length of the sequence to plan for, prompt and response.")
+    ] = 1024,
     dtype: DtypeOption = "",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show versions, device, the model's family and support, and what a run will need. Loads no weights."""
     from ..attribution.requirements import examine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +27,9 @@ from .options import (
 )
 from .outputs import print_written
 from .progress import progress_bar, spinner
+
+if TYPE_CHECKING:
+    from ..faithfulness.store import Shard
 
 EVALUATE_EXAMPLES = """
 Examples:\n
@@ -78,7 +81,7 @@ def evaluate_command(
         report(0, 0, "Loading PyTorch and transformers")
         from ..benchmarks.readers.lmms_eval import with_samples
         from ..benchmarks.registry import find_benchmark
-        from ..faithfulness.plan import EvaluationPlan
+        from ..faithfulness.plan import EvaluationPlan, check_targets
         from ..faithfulness.run import evaluate
         from ..faithfulness.store import read_reasons
         from ..lvlm.load import find_dtype, load
@@ -87,7 +90,7 @@ def evaluate_command(
 
         plan = EvaluationPlan(
             methods=tuple(parse_names(methods)),
-            targets=tuple(dict.fromkeys(split_names(target))),
+            targets=check_targets(split_names(target)),
             seed=seed,
             blur=blur,
             steps=steps,
@@ -117,8 +120,10 @@ def evaluate_command(
     print(path)
 
 
-def _parse_shard(text: str) -> tuple[int, int]:
+def _parse_shard(text: str) -> Shard:
+    from ..faithfulness.store import Shard
+
     number, _, count = text.partition("/")
     if not (number.isdigit() and count.isdigit()):
         raise InputError(f"cannot read --shard {text!r}; write it as I/N, such as 2/4")
-    return int(number), int(count)
+    return Shard(int(number), int(count))

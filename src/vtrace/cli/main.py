@@ -13,11 +13,13 @@ import typer
 
 from ..errors import ModelError, VTraceError, is_out_of_memory
 from ..system.version import __version__
-from . import benchmarks, doctor, models
+from .benchmarks import BENCHMARKS_EXAMPLE, benchmarks_command
 from .compare import COMPARE_EXAMPLES, compare_command
+from .doctor import DOCTOR_EXAMPLE, doctor_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
 from .explain import EXPLAIN_EXAMPLES, explain_command
 from .methods import METHODS_EXAMPLE, methods_command
+from .models import MODELS_EXAMPLE, models_command
 from .serve import SERVE_EXAMPLES, serve_command
 from .study import STUDY_EXAMPLES, study_command
 from .table import TABLE_EXAMPLES, table_command
@@ -35,15 +37,13 @@ app = typer.Typer(
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain_command)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare_command)
 app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
-app.command(epilog="Example:  vtrace benchmarks --json | jq '.[] | select(.size < 1000) | .name'")(
-    benchmarks.benchmarks
-)
+app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)
 app.command("study", epilog=STUDY_EXAMPLES)(study_command)
 app.command("serve", epilog=SERVE_EXAMPLES)(serve_command)
-app.command(epilog="Example:  vtrace models --json | jq '.families[].name'")(models.models)
-app.command(epilog="Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000")(doctor.doctor)
+app.command("models", epilog=MODELS_EXAMPLE)(models_command)
+app.command("doctor", epilog=DOCTOR_EXAMPLE)(doctor_command)
 
 
 def _show_version(value: bool) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json as jsonlib
-from typing import Annotated
 
-import typer
+from .options import JsonOption
+
+MODELS_EXAMPLE = "Example:  vtrace models --json | jq '.families[].name'"
 
 
-def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def models_command(json: JsonOption = False) -> None:
     """List supported model families and how each was verified, and refused ones with the reason."""
     from ..lvlm.checkpoint import EMBEDDED
     from ..lvlm.families.supported import FAMILIES, REFUSED

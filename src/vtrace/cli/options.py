@@ -16,6 +16,10 @@ _SETTING = "METHOD.OPTION=VALUE"
 _FRACTION = "FRACTION"
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="MODEL", help=_MODEL)]
+ModelsOption = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", metavar="MODEL", help=f"{_MODEL} Repeatable. Default: pinhole."),
+]
 TracedModelOption = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help=f"{_MODEL} Default: pinhole, or the model of --trace.")
 ]
@@ -49,6 +53,9 @@ BudgetOption = Annotated[
     int, typer.Option("--max-new-tokens", metavar="N", min=1, help="Maximum length of a response, in tokens.")
 ]
 MethodsOption = Annotated[str, typer.Option("--methods", metavar="NAMES", help=_METHODS)]
+OfferedMethodsOption = Annotated[
+    str, typer.Option("--methods", metavar="NAMES", help=f"Methods that can be chosen. {_METHODS}")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar=_SETTING, help="Set an option of a method; repeatable.")
 ]

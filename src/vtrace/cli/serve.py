@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .options import DeviceOption, DtypeOption, QuietOption
+from .options import BudgetOption, DeviceOption, DtypeOption, ModelsOption, OfferedMethodsOption, QuietOption
 from .progress import spinner
 
 SERVE_EXAMPLES = """
@@ -28,31 +28,38 @@ Examples:\n
 
 
 def serve_command(
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", "-m", help="Hub id, folder, or the embedded 'pinhole' (the default); repeatable."),
-    ] = None,
-    methods: Annotated[
-        str,
-        typer.Option(help="Methods that can be chosen: comma-separated names, or 'instant', 'quick', 'all'."),
-    ] = "vtrace,vtrace-ordered,ifr,flashtrace,rollout,attnlrp",
+    model: ModelsOption = None,
+    methods: OfferedMethodsOption = "vtrace,vtrace-ordered,ifr,flashtrace,rollout,attnlrp",
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Any address other than loopback needs a token.")
+        str,
+        typer.Option(metavar="ADDRESS", help="Address to listen on. Any address other than loopback needs a token."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")] = 8765,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0 for any free port.")
+    ] = 8765,
     token: Annotated[
         str,
-        typer.Option(envvar="VTRACE_TOKEN", help="Token that clients must send; random by default outside loopback."),
+        typer.Option(
+            metavar="TOKEN",
+            envvar="VTRACE_TOKEN",
+            help="Token that clients must send. Default: none on loopback, else random.",
+        ),
     ] = "",
     store: Annotated[
-        Path | None, typer.Option(help="History file; default: ~/.local/share/vtrace/history.sqlite.")
+        Path | None, typer.Option(metavar="FILE", help="History file. Default: ~/.local/share/vtrace/history.sqlite.")
     ] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder with runs of 'vtrace evaluate' to browse.")] = None,
-    queue: Annotated[int, typer.Option(min=1, help="Number of requests that may wait.")] = 16,
-    upload: Annotated[int, typer.Option(min=1, help="Maximum size of a request in MB.")] = 32,
-    pixels: Annotated[int, typer.Option(min=1, help="Maximum number of megapixels in a request.")] = 24,
-    grace: Annotated[float, typer.Option(min=0.0, help="Seconds that running work may take to finish on exit.")] = 30.0,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum length of a response, in tokens.")] = 1024,
+    runs: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder with runs of 'vtrace evaluate' to browse.")
+    ] = None,
+    queue: Annotated[int, typer.Option(metavar="N", min=1, help="Number of requests that may wait.")] = 16,
+    upload: Annotated[int, typer.Option(metavar="MB", min=1, help="Maximum size of a request, in megabytes.")] = 32,
+    pixels: Annotated[
+        int, typer.Option(metavar="MP", min=1, help="Maximum size of the pictures in a request, in megapixels.")
+    ] = 24,
+    grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Time that running work may take to finish on exit.")
+    ] = 30.0,
+    max_new_tokens: BudgetOption = 1024,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     quiet: QuietOption = False,

@@ -29,7 +29,7 @@ Examples:\n
 
 
 def study_command(
-    name: Annotated[str, typer.Argument(help="Name of the study, or 'list' to list all.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the study, or 'list' to list all.")],
     model: ModelOption = "pinhole",
     benchmark: BenchmarkOption = "shapes-dev",
     data: DataOption = None,

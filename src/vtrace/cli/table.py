@@ -38,7 +38,9 @@ def table_command(
         str, typer.Option(metavar="METHOD", help="Show differences from this method, and wins/ties/losses.")
     ] = "",
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals.")] = False,
-    evidence: Annotated[bool, typer.Option("--evidence/--no-evidence", help="Include rows on known evidence.")] = True,
+    evidence: Annotated[
+        bool, typer.Option("--evidence/--no-evidence", help="Include rows on known evidence and measured dependence.")
+    ] = True,
     degenerate: Annotated[
         bool, typer.Option("--degenerate/--no-degenerate", help="Include items whose likelihood does not fall.")
     ] = True,
@@ -56,7 +58,7 @@ def table_command(
     check_outputs(out, parquet, evidence_parquet)
     from ..faithfulness.render import RAW_TABLES, TABLE_FORMATS, export_parquet, latex, markdown, raw_rows
     from ..faithfulness.store import read_run
-    from ..faithfulness.tables import common_methods, run_name, tabulate, together
+    from ..faithfulness.tables import check_subsets, common_methods, run_name, tabulate, together
 
     if format not in TABLE_FORMATS:
         raise InputError(f"unknown format {format!r}; use one of: {', '.join(TABLE_FORMATS)}")
@@ -66,7 +68,7 @@ def table_command(
         tabulate(
             run,
             methods=chosen,
-            subsets=split_names(subsets),
+            subsets=check_subsets(split_names(subsets)),
             evidence=evidence,
             against=against or "vtrace",
             with_degenerate=degenerate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,14 @@ from ..types import Box, Trace
 RECALLS = (0.05, 0.10, 0.20)  # shares of the ranking at which recall is measured
 
 
-def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
+class EvidencePositions(NamedTuple):
+    """Positions of the known evidence."""
+
+    image: list[int]
+    question: list[int]
+
+
+def evidence_positions(trace: Trace) -> EvidencePositions:
     """Image positions with evidence in more than a tenth of their cell, and question positions of evidence words."""
     patches = [p.position for p in trace.patches if any(_overlap(p.box, box) for box in trace.evidence_boxes)]
     asked = trace.positions("question")
@@ -24,7 +32,7 @@ def evidence_positions(trace: Trace) -> tuple[list[int], list[int]]:
             for low, high in trace.evidence_words
         )
     ]
-    return patches, words
+    return EvidencePositions(patches, words)
 
 
 def _overlap(cell: Box, box: Box) -> bool:

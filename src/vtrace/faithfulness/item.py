@@ -23,12 +23,22 @@ from ..methods.session import TraceSession
 from ..system.peak_memory import PeakMemory
 from ..tracing.generate import Reply, retrace, trace
 from ..tracing.targets import find_target
-from ..types import Example, Kind, Trace
+from ..types import Example, Trace
 from .curves import Curve
 from .evidence import captured_dependence, evidence_positions, localisation
 from .likelihoods import CurveKind, ResponseLikelihoods
 from .plan import EvaluationPlan, item_seed
-from .rows import CurveRow, EvidenceRow, FailureRow, ItemRow, ResultRow, RunRows
+from .rows import (
+    CurveRow,
+    EvaluatedTarget,
+    EvidenceKind,
+    EvidenceRow,
+    FailureRow,
+    ItemRow,
+    ResultRow,
+    RunRows,
+    TargetAndMethod,
+)
 from .store import FrozenResponse
 
 
@@ -58,7 +68,7 @@ class FrozenExample:
 class Attributed(NamedTuple):
     """One attribution of an item, with the names used in its rows."""
 
-    target: str
+    target: EvaluatedTarget
     method: str
     attribution: Attribution
 
@@ -82,11 +92,12 @@ def freeze_item(
 
 
 def measure_item(
-    lvlm: Lvlm, plan: EvaluationPlan, item: FrozenExample, radius: float, wanted: Sequence[tuple[str, str]]
+    lvlm: Lvlm, plan: EvaluationPlan, item: FrozenExample, radius: float, wanted: Sequence[TargetAndMethod]
 ) -> RunRows:
     """The rows of one item for the wanted targets and methods. A method that fails gets a failure row."""
     with running("the perturbation"):
-        keep = keeps_layers([plan.method(name) for name in dict.fromkeys(name for _, name in wanted)])
+        names = dict.fromkeys(one.method for one in wanted)
+        keep = keeps_layers([plan.method(name) for name in names])
         session = TraceSession.open(lvlm, item.trace, keep_layers=keep)
         likelihoods = ResponseLikelihoods(session, radius)
         rows = RunRows(item=[_item_row(item, likelihoods)])
@@ -131,7 +142,7 @@ def _attribute_all(
     item: FrozenExample,
     session: TraceSession,
     radius: float,
-    wanted: Sequence[tuple[str, str]],
+    wanted: Sequence[TargetAndMethod],
     rows: RunRows,
 ) -> list[Attributed]:
     """Run the methods, and record their costs and failures as rows."""
@@ -201,18 +212,24 @@ def _curve_row(key: str, one: Attributed, kind: CurveKind, curve: Curve) -> Curv
 def _evidence_rows(key: str, one: Attributed, reference: np.ndarray | None) -> list[EvidenceRow]:
     """Evidence metrics if the evidence is known, and the share of the measured dependence if there is one."""
     scores, frozen = one.attribution.scores, one.attribution.trace
-    found: list[tuple[Kind, str, float]] = []
-    kinds: tuple[Kind, ...] = ("image", "question")
-    for kind, truth in zip(kinds, evidence_positions(frozen), strict=True):
-        values = localisation(scores, frozen.positions(kind), truth) if truth else {}
-        found += [(kind, metric, value) for metric, value in values.items()]
+
+    def row(kind: EvidenceKind, metric: str, value: float) -> EvidenceRow:
+        return EvidenceRow(
+            item=key, target=one.target, method=one.method, kind=kind, metric=metric, value=_number(value)
+        )
+
+    known = evidence_positions(frozen)
+    truths: dict[EvidenceKind, list[int]] = {"image": known.image, "question": known.question}
+    rows = [
+        row(kind, metric, value)
+        for kind, truth in truths.items()
+        if truth
+        for metric, value in localisation(scores, frozen.positions(kind), truth).items()
+    ]
     image = frozen.positions("image")
     if reference is not None and image:
-        found.append(("image", "dependence_20", captured_dependence(scores, reference, image)))
-    return [
-        EvidenceRow(item=key, target=one.target, method=one.method, kind=kind, metric=metric, value=_number(value))
-        for kind, metric, value in found
-    ]
+        rows.append(row("image", "dependence_20", captured_dependence(scores, reference, image)))
+    return rows
 
 
 def _number(value: float) -> float | None:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import ModelError
 from ..methods.session import TraceSession
 from ..tracing.pictures import BLUR
-from .curves import CURVE_STEPS, Curve, Mode, curve_of, groups_of, is_settled, mass_of, ranked, states_of
+from .curves import (
+    CURVE_STEPS,
+    MODES,
+    Curve,
+    Mode,
+    Setting,
+    curve_of,
+    groups_of,
+    is_settled,
+    mass_of,
+    ranked,
+    states_of,
+)
 
-Setting = Literal["image", "question", "joint"]
-MODES: tuple[Mode, ...] = ("insertion", "deletion")
 STRIDE = 2  # steps that are measured between checks of which curves are settled
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast, get_args
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
@@ -13,7 +13,7 @@ from ..methods.registry import find_method
 from ..tracing.generate import MAX_NEW_TOKENS
 from ..tracing.prompt import SYSTEM_PROMPT
 from .curves import CURVE_STEPS
-from .rows import RunSettings
+from .rows import EvaluatedTarget, RunSettings
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class EvaluationPlan:
     """What is measured. Within a run, everything except the lists of methods and targets has to stay the same."""
 
     methods: tuple[str, ...]
-    targets: tuple[str, ...] = ("response",)
+    targets: tuple[EvaluatedTarget, ...] = ("response",)
     seed: int = 0
     blur: float | None = None  # None: the benchmark's own
     steps: int = CURVE_STEPS
@@ -36,9 +36,7 @@ class EvaluationPlan:
             check_blur(self.blur)
         if self.steps < 1:
             raise InputError(f"a curve needs at least 1 step, not {self.steps}")
-        for target in self.targets:
-            if target not in ("response", "answer"):
-                raise InputError(f"target {target!r} cannot be evaluated; use response, answer, or both")
+        check_targets(self.targets)
         if stray := set(self.options) - set(self.methods):
             raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
         for name in self.methods:
@@ -71,6 +69,14 @@ class EvaluationPlan:
             max_new_tokens=self.max_new_tokens,
             system=self.system,
         )
+
+
+def check_targets(names: Sequence[str]) -> tuple[EvaluatedTarget, ...]:
+    """The targets of these names, each once."""
+    for name in names:
+        if name not in get_args(EvaluatedTarget):
+            raise InputError(f"target {name!r} cannot be evaluated; use response, answer, or both")
+    return cast(tuple[EvaluatedTarget, ...], tuple(dict.fromkeys(names)))
 
 
 def check_blur(radius: float) -> float:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
+from ..benchmarks.grading import Verdict
 from ..types import Finish
+from .curves import Mode, Setting
 
 TableName = Literal["item", "result", "curve", "evidence", "failure", "left_out", "lost"]
+EvaluatedTarget = Literal["response", "answer"]
+EvidenceKind = Literal["image", "question"]
+
+
+class TargetAndMethod(NamedTuple):
+    """One attribution of an item, as it is named in rows."""
+
+    target: EvaluatedTarget
+    method: str
 
 
 class RunSettings(TypedDict):
@@ -38,7 +49,7 @@ class ItemRow(TypedDict):
     response: str
     answer: str | None
     gold: str | None
-    verdict: str | None
+    verdict: Verdict | None
     correct: int | None  # 1, 0, or None where it is unknown
     tokens: int
     image_tokens: int
@@ -53,7 +64,7 @@ class ResultRow(TypedDict):
     """One attribution: an item, a target and a method."""
 
     item: str
-    target: str
+    target: EvaluatedTarget
     method: str
     options: str  # JSON
     image_share: float
@@ -66,10 +77,10 @@ class CurveRow(TypedDict):
     """One perturbation curve of an attribution. The database stores NaN as None."""
 
     item: str
-    target: str
+    target: EvaluatedTarget
     method: str
-    setting: str
-    mode: str
+    setting: Setting
+    mode: Mode
     rise: float | None
     mas: float | None
     degenerate: int
@@ -79,12 +90,12 @@ class CurveRow(TypedDict):
 
 
 class EvidenceRow(TypedDict):
-    """One metric of how well an attribution finds the known evidence."""
+    """How well an attribution finds the known evidence, or the measured dependence, by one metric."""
 
     item: str
-    target: str
+    target: EvaluatedTarget
     method: str
-    kind: str  # image, question
+    kind: EvidenceKind
     metric: str
     value: float | None
 
@@ -93,7 +104,7 @@ class FailureRow(TypedDict):
     """Why one method has no attribution of an item."""
 
     item: str
-    target: str
+    target: EvaluatedTarget
     method: str
     reason: str
 

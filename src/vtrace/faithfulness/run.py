@@ -7,13 +7,13 @@ from itertools import product
 from pathlib import Path
 
 from ..benchmarks.benchmark import Benchmark
-from ..errors import InputError, VTraceError
+from ..errors import VTraceError
 from ..lvlm.model import Lvlm
 from ..types import Progress, silent
 from .item import ChangedExampleError, freeze_item, measure_item
 from .plan import EvaluationPlan
-from .rows import FailureRow, LeftOutRow, RunRows
-from .store import FrozenResponse, RunStore, run_file
+from .rows import FailureRow, LeftOutRow, RunRows, TargetAndMethod
+from .store import WHOLE_RUN, FrozenResponse, RunStore, Shard, run_file
 
 
 def evaluate(
@@ -23,7 +23,7 @@ def evaluate(
     out: Path,
     *,
     limit: int | None = None,
-    shard: tuple[int, int] = (1, 1),
+    shard: Shard = WHOLE_RUN,
     only: Sequence[int] | None = None,
     progress: Progress = silent,
 ) -> Path:
@@ -35,17 +35,15 @@ def evaluate(
         plan: what is measured.
         out: the folder of the run.
         limit: evaluate only the first `limit` examples.
-        shard: (i, n): every n-th of them, beginning with the i-th.
+        shard: which of them, if several machines share the work.
         only: evaluate the examples with these numbers, instead of a limit.
         progress: receives the number of finished items.
     """
     plan.check()
-    number, count = shard
-    if not 1 <= number <= count:
-        raise InputError(f"shard {number}/{count} does not exist; count from 1/{count} to {count}/{count}")
+    shard.check()
     size = benchmark.size if limit is None else min(limit, benchmark.size)
-    mine = (range(size) if only is None else only)[number - 1 :: count]
-    with RunStore(run_file(out, number, count), plan.settings(lvlm, benchmark)) as store:
+    mine = (range(size) if only is None else only)[shard.number - 1 :: shard.count]
+    with RunStore(run_file(out, shard), plan.settings(lvlm, benchmark)) as store:
         store.save_lost(benchmark.lost)
         missing = {index: wanted for index in mine if (wanted := _missing(store, benchmark.key(index), plan))}
         for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
@@ -56,10 +54,11 @@ def evaluate(
         return store.path
 
 
-def _missing(store: RunStore, key: str, plan: EvaluationPlan) -> list[tuple[str, str]]:
+def _missing(store: RunStore, key: str, plan: EvaluationPlan) -> list[TargetAndMethod]:
     """Targets and methods that are wanted for an item and not measured yet."""
     measured = store.done(key)
-    return [pair for pair in product(plan.targets, plan.methods) if pair not in measured]
+    pairs = map(TargetAndMethod._make, product(plan.targets, plan.methods))
+    return [pair for pair in pairs if pair not in measured]
 
 
 def _rows_of_item(
@@ -68,7 +67,7 @@ def _rows_of_item(
     plan: EvaluationPlan,
     index: int,
     before: FrozenResponse | None,
-    wanted: list[tuple[str, str]],
+    wanted: list[TargetAndMethod],
 ) -> RunRows:
     """What was measured. If nothing could be, the item is left out with the reason; if part of it was measured earlier,
     the rest is recorded as failed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,9 +52,14 @@ def summarise(
             low, high = np.quantile(means[:, k] - means[:, against], (0.025, 0.975))
             better = apart if higher_is_better else -apart
             wins, losses = int((better > TIE).sum()), int((better < -TIE).sum())
-            summary = Summary(
-                summary.mean, summary.low, summary.high, float(apart.mean()), float(low), float(high), wins,
-                count - wins - losses, losses,
-            )  # fmt: skip
+            summary = replace(
+                summary,
+                difference=float(apart.mean()),
+                difference_low=float(low),
+                difference_high=float(high),
+                wins=wins,
+                ties=count - wins - losses,
+                losses=losses,
+            )
         found[name] = summary
     return found

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, cast, get_args
 
+from ..benchmarks.benchmark import LostFile
 from ..errors import InputError
 from ..types import Finish
 from .database import Database, connect_read_only, read_settings, readable
-from .rows import RunRows, RunSettings, TableName
+from .rows import RunRows, RunSettings, TableName, TargetAndMethod
 
 RUN_VERSION = 4  # since 4, integrated gradients choose their number of steps
 RUN_FILES = "run*.sqlite"
@@ -52,10 +53,28 @@ class FrozenResponse:
     finish: Finish
 
 
-def run_file(folder: Path, number: int = 1, count: int = 1) -> Path:
+@dataclass(frozen=True)
+class Shard:
+    """A part of the examples: every `count`-th, beginning with number `number`, counted from 1."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def check(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise InputError(f"shard {self} does not exist; count from 1/{self.count} to {self.count}/{self.count}")
+
+
+WHOLE_RUN = Shard(1, 1)
+
+
+def run_file(folder: Path, shard: Shard = WHOLE_RUN) -> Path:
     """The file of one shard. A folder whose run was sharded differently is refused: items would be in two files."""
-    name = "run.sqlite" if count == 1 else f"run-{number}-of-{count}.sqlite"
-    ending = name.removeprefix(f"run-{number}")  # of all files that belong together
+    name = "run.sqlite" if shard.count == 1 else f"run-{shard.number}-of-{shard.count}.sqlite"
+    ending = name.removeprefix(f"run-{shard.number}")  # of all files that belong together
     if others := [p.name for p in sorted(folder.glob(RUN_FILES)) if not p.name.endswith(ending)]:
         raise InputError(f"{folder} holds {others[0]}, which is sharded differently from {name}; choose another --out")
     return folder / name
@@ -74,9 +93,10 @@ class RunStore:
         rows = self._database.fetch("SELECT asked, reply, finish FROM item WHERE key = ?", (key,))
         return next((FrozenResponse(asked, json.loads(reply), finish) for asked, reply, finish in rows), None)
 
-    def done(self, key: str) -> set[tuple[str, str]]:
+    def done(self, key: str) -> set[TargetAndMethod]:
         """Targets and methods that have been measured. Failures are tried again."""
-        return {(t, m) for t, m in self._database.fetch("SELECT target, method FROM result WHERE item = ?", (key,))}
+        rows = self._database.fetch("SELECT target, method FROM result WHERE item = ?", (key,))
+        return {TargetAndMethod(*row) for row in rows}
 
     def save(self, rows: RunRows) -> None:
         """Write everything or nothing. Rows that succeed now no longer count as failed or left out."""
@@ -92,7 +112,7 @@ class RunStore:
                     (result["item"], result["target"], result["method"]),
                 )
 
-    def save_lost(self, files: Sequence[tuple[str, str]]) -> None:
+    def save_lost(self, files: Sequence[LostFile]) -> None:
         """Record the files of the benchmark that currently cannot be read, and why."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM lost")

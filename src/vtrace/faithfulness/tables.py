@@ -5,23 +5,44 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
 from ..errors import InputError
-from .rows import RunSettings
+from .curves import MODES, Mode
+from .rows import EvidenceKind, RunSettings
 from .statistics import Summary, summarise
 from .store import Run
 
-EVIDENCE = ("energy", "pointing", "auc", "recall_5", "recall_10", "recall_20", "dependence_20")
 Subset = Literal["all", "correct", "incorrect"]
 SUBSETS: tuple[Subset, ...] = get_args(Subset)
+TableSetting = Literal["image", "joint", "image evidence", "image dependence", "question evidence"]
+AreaMetric = Literal["rise", "mas"]
+CurveSetting = Literal["image", "joint"]
+CURVE_SETTINGS: tuple[CurveSetting, ...] = get_args(CurveSetting)
+AREA_METRICS: tuple[AreaMetric, ...] = get_args(AreaMetric)
+KNOWN_TRUTH = ("energy", "pointing", "auc", "recall_5", "recall_10", "recall_20")
+MEASURED = ("dependence_20",)
+
+
+class EvidenceMetrics(NamedTuple):
+    """Which evidence rows a setting of the table summarises."""
+
+    kind: EvidenceKind
+    metrics: tuple[str, ...]
+
+
+EVIDENCE_SETTINGS: Mapping[TableSetting, EvidenceMetrics] = {
+    "image evidence": EvidenceMetrics("image", KNOWN_TRUTH),
+    "image dependence": EvidenceMetrics("image", MEASURED),
+    "question evidence": EvidenceMetrics("question", KNOWN_TRUTH),
+}
 
 
 @dataclass(frozen=True)
@@ -29,8 +50,8 @@ class Line:
     """One row of a table: a metric in one setting, for one target and subset, over all methods."""
 
     target: str
-    subset: str
-    setting: str  # image, joint; or the kind of evidence
+    subset: Subset
+    setting: TableSetting
     metric: str  # such as "RISE ins"
     higher_is_better: bool
     items: int  # on which every method succeeded
@@ -64,12 +85,12 @@ class Table:
     lines: list[Line]
     runs: dict[str, Facts]  # by name
 
-    def find(self, target: str, setting: str, metric: str, subset: str = "all") -> Line | None:
+    def find(self, target: str, setting: TableSetting, metric: str, subset: Subset = "all") -> Line | None:
         """The line of a metric; None if not all methods have values for it."""
         wanted = (target, subset, setting, metric)
         return next((x for x in self.lines if (x.target, x.subset, x.setting, x.metric) == wanted), None)
 
-    def line(self, target: str, setting: str, metric: str) -> Line:
+    def line(self, target: str, setting: TableSetting, metric: str) -> Line:
         """The line of a metric, or an error if it is missing."""
         found = self.find(target, setting, metric)
         if found is None:
@@ -81,7 +102,7 @@ def tabulate(
     run: Run,
     *,
     methods: Sequence[str] | None = None,
-    subsets: Sequence[str] = ("all",),
+    subsets: Sequence[Subset] = ("all",),
     evidence: bool = True,
     against: str | None = "vtrace",
     with_degenerate: bool = True,
@@ -98,7 +119,7 @@ def tabulate(
     correct = {row["key"]: row["correct"] for row in run.rows.item}
     lines = []
     for target in dict.fromkeys(row["target"] for row in run.rows.result):
-        for subset in subsets:
+        for subset in check_subsets(subsets):
             keep = _subset(correct, subset)
             lines += _curve_lines(run, target, subset, keep, chosen, against, with_degenerate)
             if evidence:
@@ -146,21 +167,32 @@ def _facts(run: Run, methods: list[str], everything: bool) -> Facts:
     )
 
 
-def _subset(correct: dict[str, int | None], subset: str) -> set[str]:
-    if subset not in SUBSETS:
-        raise InputError(f"unknown subset {subset!r}; use one of: {', '.join(SUBSETS)}")
+def check_subsets(names: Sequence[str]) -> Sequence[Subset]:
+    """The subsets of these names."""
+    if unknown := [name for name in names if name not in SUBSETS]:
+        raise InputError(f"unknown subset {unknown[0]!r}; use one of: {', '.join(SUBSETS)}")
+    return cast(Sequence[Subset], names)
+
+
+def _subset(correct: dict[str, int | None], subset: Subset) -> set[str]:
     wanted = {"all": None, "correct": 1, "incorrect": 0}[subset]
     return {key for key, value in correct.items() if wanted is None or value == wanted}
 
 
 def _curve_lines(
-    run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None, with_degenerate: bool
+    run: Run,
+    target: str,
+    subset: Subset,
+    keep: set[str],
+    methods: list[str],
+    against: str | None,
+    with_degenerate: bool,
 ) -> list[Line]:
     lines = []
     rows = [r for r in run.rows.curve if r["target"] == target and r["item"] in keep]
-    for setting in ("image", "joint"):
-        for metric in ("rise", "mas"):
-            for mode in ("insertion", "deletion"):
+    for setting in CURVE_SETTINGS:
+        for metric in AREA_METRICS:
+            for mode in MODES:
                 mine = [r for r in rows if (r["setting"], r["mode"]) == (setting, mode)]
                 flat = {r["item"] for r in mine if r["degenerate"]}
                 used = mine if with_degenerate else [r for r in mine if r["item"] not in flat]
@@ -178,29 +210,38 @@ def _curve_lines(
 
 
 def _evidence_lines(
-    run: Run, target: str, subset: str, keep: set[str], methods: list[str], against: str | None
+    run: Run, target: str, subset: Subset, keep: set[str], methods: list[str], against: str | None
 ) -> list[Line]:
     lines = []
     rows = [r for r in run.rows.evidence if r["target"] == target and r["item"] in keep]
-    for kind in ("image", "question"):
-        for metric in EVIDENCE:
+    for setting, (kind, metrics) in EVIDENCE_SETTINGS.items():
+        for metric in metrics:
             mine = {(r["method"], r["item"]): r["value"] for r in rows if (r["kind"], r["metric"]) == (kind, metric)}
             items, values = _paired(mine, methods)
             if items:
                 label = metric.replace("_", " @ ") + (" %" if "_" in metric else "")
                 cells = summarise(values, against, True)
-                lines.append(Line(target, subset, f"{kind} evidence", label, True, len(items), 0, cells, {}))
+                lines.append(Line(target, subset, setting, label, True, len(items), 0, cells, {}))
     return lines
 
 
-def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> tuple[list[str], dict[str, np.ndarray]]:
-    """The items that every method has, and values over them. The database stores NaN as None."""
+class PairedValues(NamedTuple):
+    """The items that every method has, and the values of each method over them."""
+
+    items: list[str]
+    values: dict[str, np.ndarray]
+
+
+def _paired(values: dict[tuple[str, str], float | None], methods: list[str]) -> PairedValues:
+    """Values by method and item, paired by item. The database stores NaN as None."""
     items = dict.fromkeys(item for _, item in values)
     common = [item for item in items if all(values.get((m, item)) is not None for m in methods)]
-    return common, {m: np.array([values[m, i] for i in common]) for m in methods}
+    return PairedValues(common, {m: np.array([values[m, i] for i in common]) for m in methods})
 
 
-def published(settings: RunSettings, subset: str, setting: str, metric: str, mode: str) -> dict[str, float]:
+def published(
+    settings: RunSettings, subset: Subset, setting: CurveSetting, metric: AreaMetric, mode: Mode
+) -> dict[str, float]:
     """The paper's numbers for this model and benchmark, by method."""
     wanted = (_checkpoint(settings["model"]), settings["benchmark"], subset, setting, metric, mode)
     return _published().get(wanted, {})

@@ -8,13 +8,14 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Literal, get_args
 
+from .rows import EvaluatedTarget
 from .store import Run
-from .tables import Line, Table, tabulate
+from .tables import CURVE_SETTINGS, CurveSetting, Line, Table, tabulate
 
 Standing = Literal["better", "level", "worse"]
-COMPARED_TARGETS = ("response", "answer")
+COMPARED_TARGETS: tuple[EvaluatedTarget, ...] = get_args(EvaluatedTarget)
 COMPARED_METRICS = ("RISE", "MAS")
-TARGETS_AND_SETTINGS = tuple(product(COMPARED_TARGETS, ("image", "joint")))
+TARGETS_AND_SETTINGS = tuple(product(COMPARED_TARGETS, CURVE_SETTINGS))
 COMPARISONS = 2 * len(TARGETS_AND_SETTINGS) * len(COMPARED_METRICS)  # 2: insertion and deletion
 NOISE_AT_MOST, SIGNAL_AT_LEAST = 0.62, 0.15  # image insertion of random order; and by how much leave-one-out is above
 NEAR_BEST = 0.01
@@ -64,7 +65,7 @@ def all_comparisons(table: Table) -> list[str]:
     ]
 
 
-def _against_rivals(table: Table, metric: str, target: str, setting: str) -> str:
+def _against_rivals(table: Table, metric: str, target: str, setting: CurveSetting) -> str:
     lines = _both_directions(table, target, setting, metric)
     rivals = [name for name in table.methods if name not in ("vtrace", "vtrace-ordered", "random")]
     grouped = _group({rival: _standings(lines, rival) for rival in rivals}, BY_DIRECTION)
@@ -73,7 +74,7 @@ def _against_rivals(table: Table, metric: str, target: str, setting: str) -> str
     return f"Target {target}, {setting} setting: {own} {_sentence(named)}."
 
 
-def _ordered_against_sum(table: Table, target: str, setting: str) -> str:
+def _ordered_against_sum(table: Table, target: str, setting: CurveSetting) -> str:
     said = []
     for metric in COMPARED_METRICS:
         lines = _both_directions(table, target, setting, metric)
@@ -153,7 +154,7 @@ def distinguished_pairs(run: Run, methods: Sequence[str]) -> str:
     return f"Of {len(pairs)} pairs of methods, image insertion distinguishes {' and '.join(counts)}."
 
 
-def _both_directions(table: Table, target: str, setting: str, metric: str) -> list[Line]:
+def _both_directions(table: Table, target: str, setting: CurveSetting, metric: str) -> list[Line]:
     return [table.line(target, setting, f"{metric} {mode}") for mode in ("ins", "del")]
 
 

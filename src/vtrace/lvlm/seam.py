@@ -39,6 +39,13 @@ class _LogitChunk(NamedTuple):
     wanted: Int[Tensor, " tokens"]
 
 
+class FreshGraph(NamedTuple):
+    """Arguments of the decoder, and the leaves of a new graph that they contain."""
+
+    arguments: Arguments
+    leaves: list[Tensor]
+
+
 @dataclass(frozen=True)
 class Seam:
     """A loaded model, accessed at its decoder call."""
@@ -128,10 +135,10 @@ class Seam:
             mixed, [torch.where(chosen, b.to(a), a) for a, b in zip(rows, extras, strict=True)]
         )
 
-    def leaves(self, arguments: Arguments) -> tuple[Arguments, list[Tensor]]:
+    def leaves(self, arguments: Arguments) -> FreshGraph:
         """The same arguments with embeddings and extras as leaves of a new graph, for gradients."""
         fresh = [t.detach().clone().requires_grad_() for t in self.inputs(arguments)]
-        return self.family.with_extras({**arguments, "inputs_embeds": fresh[0]}, fresh[1:]), fresh
+        return FreshGraph(self.family.with_extras({**arguments, "inputs_embeds": fresh[0]}, fresh[1:]), fresh)
 
     def inputs(self, arguments: Arguments) -> list[Tensor]:
         """Embeddings B,T,d, and extras."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ def alti_logit(session: TraceSession, target: Target, *, sign: Sign = "positive"
     The MLPs' part of the logits is assigned to no token; the details say how much that is.
     """
     where = session.receivers(target)
-    directions, final = _directions(session, target)
+    directions, final = _readout(session, target)
     row = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
     for number, layer in enumerate(reversed(session.layers()), start=1):
         if row.any():
@@ -76,7 +77,14 @@ def contributions(layer: Layer, reach: int) -> Iterator[EdgeBlock]:
         yield EdgeBlock(rows, (near / near.sum(1, keepdim=True).clamp_min(1e-12)).double())
 
 
-def _directions(session: TraceSession, target: Target) -> tuple[Tensor, float]:
+class _Readout(NamedTuple):
+    """How the target's logits are read from the final residual."""
+
+    directions: Tensor  # n,d
+    logits: float  # of the target, summed
+
+
+def _readout(session: TraceSession, target: Target) -> _Readout:
     """For each target token, the direction of the final residual that its logit reads, with a linearised norm: n,d."""
     seam = session.seam
     decoder, head = seam.decoder, seam.model.get_output_embeddings()
@@ -93,7 +101,7 @@ def _directions(session: TraceSession, target: Target) -> tuple[Tensor, float]:
         logits = head(linear_norm(decoder.norm, last)).float()
         chosen = logits.gather(1, session.ids.to(where.device)[list(target.positions)][:, None])
         (directions,) = torch.autograd.grad(chosen.sum(), last)
-    return directions.float(), float(chosen.detach().sum())
+    return _Readout(directions.float(), float(chosen.detach().sum()))
 
 
 def _written_logits(layer: Layer, where: Tensor, directions: Tensor) -> Tensor:

@@ -51,8 +51,7 @@ class Comparison(Presentable):
     @property
     def agreement(self) -> np.ndarray:
         """Rank correlation between methods over image and question positions: m,m; NaN for constant scores."""
-        inputs = self.trace.positions("image") + self.trace.positions("question")
-        ranks = np.stack([rank(result.scores[inputs]) for result in self.results.values()])
+        ranks = np.stack([rank(result.scores[self.trace.inputs]) for result in self.results.values()])
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.atleast_2d(np.corrcoef(ranks))
 

@@ -52,7 +52,7 @@ def flashtrace(
 def _trace(
     session: TraceSession, where: Tensor, weights: Tensor, bridge: Tensor, observed: Tensor, hops: int, threshold: float
 ) -> Outcome:
-    scores, _ = span_scores(session, where, weights, threshold)
+    scores = span_scores(session, where, weights, threshold).scores
     total = scores * observed
     carried = scores * bridge
     reach = float(carried.sum() / scores.sum()) if scores.sum() > 0 else 0.0
@@ -61,7 +61,7 @@ def _trace(
         if reach == 0:
             break
         members = carried.nonzero()[:, 0]
-        scores, _ = span_scores(session, members, carried[members], threshold)
+        scores = span_scores(session, members, carried[members], threshold).scores
         total += reach * scores * observed
         carried = scores * bridge
         reach *= float(carried.sum() / scores.sum()) if scores.sum() > 0 else 0.0

@@ -56,18 +56,24 @@ def _weights(values: Tensor) -> Tensor:
 def _relevance(session: TraceSession, rows: Tensor, gradients: list[Tensor], temperature: float, rate: float) -> Tensor:
     """Receivers' rows of R, k,T, up to the common factor of two per layer."""
     facts = [_head_facts(layer, g) for layer, g in zip(session.layers(), gradients, strict=True)]
-    strength = torch.tensor([size for _, size in facts], dtype=torch.float64)
+    strength = torch.tensor([fact.size for fact in facts], dtype=torch.float64)
     depth = strength * torch.exp(rate * torch.arange(1, len(facts) + 1, dtype=torch.float64))
     depth = depth / depth.sum().clamp_min(1e-300)
     for layer, g in zip(reversed(session.layers()), reversed(gradients), strict=True):
-        heads = torch.softmax(facts[layer.index][0] / temperature, dim=0)
+        heads = torch.softmax(facts[layer.index].shares / temperature, dim=0)
         moved = _through(rows, layer, g, heads)
         rows = rows + check_finite(moved, layer.index) * (float(depth[layer.index]) / 2)
     return rows
 
 
-def _head_facts(layer: Layer, by_head: Tensor) -> tuple[Tensor, float]:
-    """For each head, the attention-weighted share of positive gradient; and the gradient's size, summed over heads."""
+class _HeadFacts(NamedTuple):
+    """What the gradients say about the heads of a layer."""
+
+    shares: Tensor  # H: attention-weighted share of positive gradient
+    size: float  # of the gradient, summed over heads
+
+
+def _head_facts(layer: Layer, by_head: Tensor) -> _HeadFacts:
     met = torch.zeros(len(layer.query), dtype=torch.float64, device=layer.query.device)
     positive, size = met.clone(), 0.0
     for _, weights, grads in _blocks(layer, by_head):
@@ -76,7 +82,7 @@ def _head_facts(layer: Layer, by_head: Tensor) -> tuple[Tensor, float]:
         grads = grads.relu_().mul_(visible)
         positive += grads.sum((1, 2)).double()
         met += grads.mul_(weights).sum((1, 2)).double()
-    return torch.where(positive > 0, met / positive.clamp_min(1e-300), 0.0), size
+    return _HeadFacts(torch.where(positive > 0, met / positive.clamp_min(1e-300), 0.0), size)
 
 
 def _through(rows: Tensor, layer: Layer, by_head: Tensor, heads: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ distance does not factor over features, so writes are built for a few sources an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,20 @@ _CHUNK_BYTES = 4 << 20  # of receivers by sources by features
 FEW = 16  # receivers at a time, if all are needed: keeps chunks of sources long
 
 
+class ScoresAndResidual(NamedTuple):
+    """Scores summed over layers, and the share that stays in the residual in each layer."""
+
+    scores: Tensor
+    residual_share: list[float]
+
+
+class SharesAndResidual(NamedTuple):
+    """Shares of the sources in each receiver of one layer, and the residual's own. Together they are one."""
+
+    shares: Tensor  # r,s
+    residual: Tensor  # r
+
+
 def ifr(
     session: TraceSession,
     target: Target,
@@ -34,13 +48,13 @@ def ifr(
     """Shares of the receivers' rows, summed over layers; `aggregate` "span" treats them as one (FlashTrace)."""
     where = session.receivers(target, receivers)
     if aggregate == "span":
-        scores, residual = span_scores(session, where, torch.ones(len(where), device=session.device), threshold)
-        return Outcome(scores, {"residual_share": residual})
-    rows, residual = row_scores(session, where, threshold)
-    return Outcome(rows.sum(0), {"residual_share": residual})
+        span = span_scores(session, where, torch.ones(len(where), device=session.device), threshold)
+        return Outcome(span.scores, {"residual_share": span.residual_share})
+    rows = row_scores(session, where, threshold)
+    return Outcome(rows.scores.sum(0), {"residual_share": rows.residual_share})
 
 
-def row_scores(session: TraceSession, receivers: Tensor, threshold: float = 0.0) -> tuple[Tensor, list[float]]:
+def row_scores(session: TraceSession, receivers: Tensor, threshold: float = 0.0) -> ScoresAndResidual:
     """One row per receiver, summed over layers: r,T; and the mean share that stays in the residual, per layer."""
     total = torch.zeros(len(receivers), len(session.trace), dtype=torch.float64, device=session.device)
     kept = []
@@ -51,12 +65,10 @@ def row_scores(session: TraceSession, receivers: Tensor, threshold: float = 0.0)
             total[done : done + len(shares), : shares.shape[1]] += check_finite(shares, layer.index)
             done, left = done + len(shares), left + float(residual.sum())
         kept.append(left / len(receivers))
-    return total, kept
+    return ScoresAndResidual(total, kept)
 
 
-def span_scores(
-    session: TraceSession, receivers: Tensor, weights: Tensor, threshold: float = 0.0
-) -> tuple[Tensor, list[float]]:
+def span_scores(session: TraceSession, receivers: Tensor, weights: Tensor, threshold: float = 0.0) -> ScoresAndResidual:
     """Weighted receivers as one: their residuals, updates and attention are averaged before distances are taken."""
     mix = weights.float() / weights.sum()
     total = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
@@ -71,13 +83,13 @@ def span_scores(
         shares, left = shares_of(layer, attention, residual, update, threshold)
         total += check_finite(shares[0], layer.index)
         kept.append(float(left))
-    return total, kept
+    return ScoresAndResidual(total, kept)
 
 
 def shares_of(
     layer: Layer, weights: Tensor, residual: Tensor, update: Tensor, threshold: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Shares of every source in each receiver, heads summed: r,s; and the residual's own: r. Together they are one."""
+) -> SharesAndResidual:
+    """Shares of one layer, heads summed."""
     residual, whole = residual.float(), residual.float() + update.float()
     near = torch.zeros(weights.shape[1:], device=weights.device)
     size = whole.abs()
@@ -93,7 +105,7 @@ def shares_of(
     stay = (size - update.float().abs()).sum(-1).relu()
     stay = torch.where(stay < threshold, 0.0, stay) if threshold else stay
     total = stay + near.sum(-1) + EPSILON
-    return (near / total[:, None]).double(), (stay / total).double()
+    return SharesAndResidual((near / total[:, None]).double(), (stay / total).double())
 
 
 def written_rows(layer: Layer, rows: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
@@ -119,7 +131,7 @@ def ifr_matrix(session: TraceSession) -> Tensor:
             for part in torch.arange(weights.shape[1]).split(FEW):
                 where = torch.arange(rows.start, rows.stop)[part]
                 seen = int(where[-1]) + 1
-                shares, _ = shares_of(layer, weights[:, part, :seen], layer.residual[where], layer.update[where])
-                matrix[where, :seen] += check_finite(shares, layer.index)
+                found = shares_of(layer, weights[:, part, :seen], layer.residual[where], layer.update[where])
+                matrix[where, :seen] += check_finite(found.shares, layer.index)
         session.progress(number, len(session.layers()))
     return matrix.tril_(-1).div_(len(session.layers())).T

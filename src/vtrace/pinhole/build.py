@@ -72,11 +72,19 @@ def build_tokenizer(special: tuple[str, ...], **roles: str) -> Qwen2Tokenizer:
 def decoder_config(tokenizer: Qwen2Tokenizer, **rope: object) -> dict[str, Any]:
     """A deep, narrow decoder, so that information has to pass between tokens; q/k-norm and grouped queries."""
     return dict(
-        vocab_size=len(tokenizer), hidden_size=128, intermediate_size=384, num_hidden_layers=8,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=4096,
-        initializer_range=0.05, tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=8,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=4096,
+        initializer_range=0.05,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
         rope_parameters=dict(rope_type="default", rope_theta=1e4, **rope),
-    )  # fmt: skip
+    )
 
 
 def shrink_outputs(stack: nn.ModuleList, names: tuple[str, ...]) -> None:

@@ -36,9 +36,13 @@ _SPECIAL_TOKENS = (
 def _build_processor(tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
     """Pictures become up to 16 tiles and a thumbnail, four visual tokens each."""
     images = GotOcr2ImageProcessorPil(
-        size={"height": _TILE, "width": _TILE}, crop_to_patches=True, min_patches=1, max_patches=16,
-        image_mean=[0.5] * 3, image_std=[0.5] * 3,
-    )  # fmt: skip
+        size={"height": _TILE, "width": _TILE},
+        crop_to_patches=True,
+        min_patches=1,
+        max_patches=16,
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
     template = CHAT_TEMPLATE.replace("PICTURE", "<IMG_CONTEXT>")
     return image_only(InternVLProcessor)(images, tokenizer, image_seq_length=_SIDE**2, chat_template=template)
 
@@ -48,8 +52,15 @@ def _build_model(tokenizer: Qwen2Tokenizer) -> InternVLForConditionalGeneration:
     config = InternVLConfig(
         text_config=dict(model_type="qwen3", **decoder_config(tokenizer)),
         vision_config=dict(
-            hidden_size=128, num_hidden_layers=4, num_attention_heads=4, intermediate_size=320, attention_bias=True,
-            image_size=[_TILE, _TILE], patch_size=[_PATCH, _PATCH], initializer_range=0.05, layer_scale_init_value=1.0,
+            hidden_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=320,
+            attention_bias=True,
+            image_size=[_TILE, _TILE],
+            patch_size=[_PATCH, _PATCH],
+            initializer_range=0.05,
+            layer_scale_init_value=1.0,
         ),
         image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"),
         image_seq_length=_SIDE**2,
@@ -57,7 +68,7 @@ def _build_model(tokenizer: Qwen2Tokenizer) -> InternVLForConditionalGeneration:
         tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
+    )
     model = InternVLForConditionalGeneration._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
     vision = model.model.vision_tower
     with torch.no_grad():
@@ -115,8 +126,13 @@ PINHOLE_INTERNVL = Recipe(
         Stage("walk", WORLD, 500, images=16, see_weight=0.1, tower_rate=0.25, often=_WALKING),
     ),
     tokenizer=lambda: build_tokenizer(
-        _SPECIAL_TOKENS, start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>",
-        video_token="<video>", quad_token="<quad>", turn_token="<|im_start|>",
+        _SPECIAL_TOKENS,
+        start_image_token="<img>",
+        end_image_token="</img>",
+        context_image_token="<IMG_CONTEXT>",
+        video_token="<video>",
+        quad_token="<quad>",
+        turn_token="<|im_start|>",
     ),
     processor=_build_processor,
     build=_build_model,
@@ -126,4 +142,4 @@ PINHOLE_INTERNVL = Recipe(
     in_token_order=_in_token_order,
     image_positions=_image_positions,
     decoder_from="pinhole",
-)  # fmt: skip
+)

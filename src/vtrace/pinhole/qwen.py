@@ -34,9 +34,13 @@ _SPECIAL_TOKENS = (
 def _build_processor(tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
     """Pictures of 36 to 64 visual tokens keep their size; others are resized to that range."""
     images = Qwen2VLImageProcessorPil(
-        patch_size=_PATCH, merge_size=_MERGE, temporal_patch_size=2, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+        patch_size=_PATCH,
+        merge_size=_MERGE,
+        temporal_patch_size=2,
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
         size={"shortest_edge": 36 * TOKEN_PIXELS * TOKEN_PIXELS, "longest_edge": 64 * TOKEN_PIXELS * TOKEN_PIXELS},
-    )  # fmt: skip
+    )
     template = CHAT_TEMPLATE.replace("PICTURE", "<|vision_start|><|image_pad|><|vision_end|>")
     return image_only(Qwen3VLProcessor)(images, tokenizer, chat_template=template)
 
@@ -48,9 +52,17 @@ def _build_model(tokenizer: Qwen2Tokenizer) -> Qwen3VLForConditionalGeneration:
     config = Qwen3VLConfig(
         text_config=text,
         vision_config=dict(
-            depth=4, hidden_size=128, num_heads=4, intermediate_size=320, patch_size=_PATCH, spatial_merge_size=_MERGE,
-            temporal_patch_size=2, out_hidden_size=text["hidden_size"], num_position_embeddings=256,
-            deepstack_visual_indexes=[0, 2], initializer_range=0.05,
+            depth=4,
+            hidden_size=128,
+            num_heads=4,
+            intermediate_size=320,
+            patch_size=_PATCH,
+            spatial_merge_size=_MERGE,
+            temporal_patch_size=2,
+            out_hidden_size=text["hidden_size"],
+            num_position_embeddings=256,
+            deepstack_visual_indexes=[0, 2],
+            initializer_range=0.05,
         ),
         image_token_id=token("<|image_pad|>"),
         video_token_id=token("<|video_pad|>"),
@@ -59,7 +71,7 @@ def _build_model(tokenizer: Qwen2Tokenizer) -> Qwen3VLForConditionalGeneration:
         tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
+    )
     model = Qwen3VLForConditionalGeneration._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
     with torch.no_grad():
         model.model.visual.pos_embed.weight.copy_(0.5 * sincos_grid(16, 128))

@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..attribution.result import Attribution
+from ..system.text_colours import FAINT, INK
 from ..types import Kind, Panel, Trace, Word
 from ..viewer.palette import colour, ink
 from .scale import Scale
 from .wording import panel_title
 
 MARGIN = 0.45  # inches around a figure
-INK, FAINT = "#1f1a24", "#746c7b"
 LINE, TEXT_SIZE = 0.315, 11.5  # line height in inches, and the matching text size in points
 BLANK = 0.075  # inches between words
 TextRuler = Callable[[str], float]
@@ -156,9 +156,13 @@ def _begins_line(trace: Trace, word: Word) -> bool:
 
 
 def write_lines(
-    canvas: Axes, lines: Sequence[Sequence[PlacedWord]], left: float, top: float, scale: Scale,
+    canvas: Axes,
+    lines: Sequence[Sequence[PlacedWord]],
+    left: float,
+    top: float,
+    scale: Scale,
     points: float = TEXT_SIZE,
-) -> float:  # fmt: skip
+) -> float:
     """Draw lines of shaded words; returns where they end."""
     zoom = points / TEXT_SIZE
     y = top + 0.12
@@ -177,9 +181,13 @@ def _write_word(canvas: Axes, placed: PlacedWord, x: float, y: float, level: flo
     zoom = points / TEXT_SIZE
     if level > 0.02:
         box = FancyBboxPatch(
-            (x - 0.02, y - 0.115 * zoom), placed.width + 0.04, 0.23 * zoom,
-            boxstyle="round,pad=0,rounding_size=0.04", fc=fill_colour(level), ec="none",
-        )  # fmt: skip
+            (x - 0.02, y - 0.115 * zoom),
+            placed.width + 0.04,
+            0.23 * zoom,
+            boxstyle="round,pad=0,rounding_size=0.04",
+            fc=fill_colour(level),
+            ec="none",
+        )
         canvas.add_patch(box)
     canvas.text(x, y, placed.text, fontsize=points, color=ink(level), va="center_baseline", parse_math=False)
     if placed.underlined:

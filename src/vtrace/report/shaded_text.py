@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..attribution.result import Attribution
+from ..tracing.spans import word_pieces
 from ..viewer.palette import css_colour, ink
 from .scale import Scale
 
@@ -34,12 +35,8 @@ def shaded_response(attribution: Attribution) -> Text:
     trace = attribution.trace
     scale = Scale(attribution)
     text = Text()
-    end = trace.offsets[trace.prompt_length][0]
-    for word in (w for w in trace.words if w.kind == "response" and not w.text.startswith("<|")):
-        low, high = trace.offsets[word.start][0], trace.offsets[word.stop - 1][1]
+    words = [word for word in trace.words if word.kind == "response"]
+    for word, before, shown, after in word_pieces(trace.text, trace.offsets, words):
         level = scale.strength(word.start, word.stop)
-        piece = trace.text[max(low, end) : high]
-        blank = len(piece) - len(piece.lstrip())
-        text.append(piece[:blank]).append(piece[blank:], backdrop(level) if level > 0.08 else "")
-        end = max(end, high)
+        text.append(before).append(shown, backdrop(level) if level > 0.08 else "").append(after)
     return text

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sqlite3
 import threading
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel, Field
+
 from ..errors import InputError
+from ..system.files import locked
 from .job import EndedStatus, JobRequest, JobStatus
 
 HISTORY_VERSION = 2
@@ -27,18 +28,16 @@ CREATE TABLE result (
   explanation TEXT NOT NULL REFERENCES explanation (id) ON DELETE CASCADE, place INTEGER NOT NULL,
   method TEXT NOT NULL, document BLOB NOT NULL, PRIMARY KEY (explanation, place));
 """
-_FACTS = "number, id, status, created, seconds, model, methods, target, question, response, answer, error"
 
 
-@dataclass(frozen=True)
-class HistoryRecord:
+class HistoryRecord(BaseModel, frozen=True):
     """The record of one explanation."""
 
-    number: int
     id: str
+    number: int = Field(description="Increases with every request; use it as `before` in the history.")
     status: JobStatus
-    created: float  # seconds since 1970
-    seconds: float | None  # of work
+    created: float = Field(description="Seconds since 1970.")
+    seconds: float | None = Field(description="Seconds of work.")
     model: str
     methods: list[str]
     target: str
@@ -46,6 +45,9 @@ class HistoryRecord:
     response: str | None
     answer: str | None
     error: str | None
+
+
+_FACTS = ", ".join(HistoryRecord.model_fields)
 
 
 class MethodDocument(NamedTuple):
@@ -62,16 +64,7 @@ class History:
         """Open a history, or create one. Work that a killed server left unfinished is marked as interrupted."""
         self.path = path
         self._turn = threading.Lock()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 - held as long as the store is open
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}; choose another --store") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise InputError(f"another server is using {path}; stop it, or choose another --store") from error
+        self._lock = locked(path, "--store", private=True)
         try:
             self._db = self._open()
         except sqlite3.Error as error:

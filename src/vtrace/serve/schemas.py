@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -45,26 +44,14 @@ class ServerFacts(BaseModel):
     limits: dict[str, float]
 
 
-class Explanation(BaseModel):
+class Explanation(HistoryRecord, frozen=True):
     """One explanation: its progress and its result."""
 
-    id: str
-    number: int = Field(description="Increases with every request; use it as `before` in the history.")
-    status: JobStatus
     place: int = Field(description="Place in the queue: 1 is next, 0 means not waiting.")
-    created: float = Field(description="Seconds since 1970.")
-    seconds: float | None = Field(description="Seconds of work.")
-    model: str
-    methods: list[str]
-    target: str
-    question: str
-    response: str | None
-    answer: str | None
-    error: str | None
 
     @classmethod
     def of(cls, record: HistoryRecord, place: int) -> Explanation:
-        return cls(**asdict(record), place=place)
+        return cls(**dict(record), place=place)
 
 
 class ProgressEvent(BaseModel):

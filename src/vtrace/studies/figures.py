@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..system.files import write_atomically
+from ..system.text_colours import FAINT, INK
 
-INK, FAINT = "#1f1a24", "#746c7b"
 SERIES_COLOURS = ("#4c125c", "#de5762", "#fba052", "#2a7f9e", "#6b9e3f", "#9a7fb8", "#8a6d3b", "#b0a8b6")
 
 
@@ -21,8 +21,15 @@ def series_colour(number: int) -> str:
     return SERIES_COLOURS[number % len(SERIES_COLOURS)]
 
 
-def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
-    """A figure and its axes, rows by columns."""
+class FigureAndAxes(NamedTuple):
+    """A figure, and its axes, rows by columns."""
+
+    figure: Figure
+    axes: np.ndarray
+
+
+def new_figure(rows: int, columns: int, width: float, height: float) -> FigureAndAxes:
+    """An empty figure in the style of all plots."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     engine: Any = figure.get_layout_engine()
@@ -31,7 +38,7 @@ def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Fi
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8, colors=FAINT)
-    return figure, axes
+    return FigureAndAxes(figure, axes)
 
 
 def set_labels(ax: Axes, title: str, x: str = "", y: str = "") -> None:

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..faithfulness.statistics import Summary
-from .figures import INK, add_legend, new_figure, series_colour, set_labels
+from ..system.text_colours import INK
+from .figures import add_legend, new_figure, series_colour, set_labels
 
 
 @dataclass(frozen=True)

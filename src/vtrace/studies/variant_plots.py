@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 
 from ..faithfulness.rows import CurveRow
 from ..faithfulness.store import Run
-from ..faithfulness.tables import Line, Table
-from .figures import FAINT, INK, add_legend, new_figure, series_colour, set_labels
+from ..faithfulness.tables import CURVE_SETTINGS, CurveSetting, Line, Subset, Table
+from ..system.text_colours import FAINT, INK
+from .figures import add_legend, new_figure, series_colour, set_labels
 
 _DIRECTIONS = {"RISE ins": "insertion", "RISE del": "deletion"}
 HINTS = {"RISE ins": "insertion, higher is better", "RISE del": "deletion, lower is better"}
-SETTINGS = ("image", "joint")
 
 
 class VariantPlot(Protocol):
@@ -35,7 +35,7 @@ class Bars:
         height = 1.2 + len(panels) * (0.9 + 0.36 * len(table.methods))
         figure, axes = new_figure(len(panels), 2, 11, height)
         for row, (target, subset) in enumerate(panels):
-            for ax, setting in zip(axes[row], SETTINGS, strict=True):
+            for ax, setting in zip(axes[row], CURVE_SETTINGS, strict=True):
                 set_labels(ax, _title(target, setting, subset))
                 for number, metric in enumerate(_DIRECTIONS):
                     if line := table.find(target, setting, metric, subset):
@@ -82,7 +82,7 @@ class ParameterLines:
         targets = _targets(table)
         figure, axes = new_figure(len(targets), 2, 10, 1 + 2.9 * len(targets))
         for row, target in enumerate(targets):
-            for ax, setting in zip(axes[row], SETTINGS, strict=True):
+            for ax, setting in zip(axes[row], CURVE_SETTINGS, strict=True):
                 set_labels(ax, _title(target, setting), self.parameter)
                 for number, label in enumerate(self.series):
                     for metric, style in zip(_DIRECTIONS, ("-", "--"), strict=True):
@@ -121,7 +121,7 @@ class MeanCurves:
         targets = _targets(table)
         figure, axes = new_figure(len(targets), 2, 10, 1 + 3.1 * len(targets))
         for row, target in enumerate(targets):
-            for ax, setting in zip(axes[row], SETTINGS, strict=True):
+            for ax, setting in zip(axes[row], CURVE_SETTINGS, strict=True):
                 set_labels(ax, _title(target, setting), self.x, self.y)
                 curves = _comparable_curves(run, target, setting, table.methods)
                 for number, name in enumerate(table.methods):
@@ -134,7 +134,7 @@ class MeanCurves:
         return add_legend(figure, axes)
 
 
-def _comparable_curves(run: Run, target: str, setting: str, methods: Sequence[str]) -> list[CurveRow]:
+def _comparable_curves(run: Run, target: str, setting: CurveSetting, methods: Sequence[str]) -> list[CurveRow]:
     own = [row for row in run.rows.curve if (row["target"], row["setting"]) == (target, setting)]
     items = set.intersection(*({row["item"] for row in own if row["method"] == name} for name in methods))
     items -= {row["item"] for row in own if row["degenerate"]}
@@ -152,5 +152,5 @@ def _targets(table: Table) -> list[str]:
     return list(dict.fromkeys(line.target for line in table.lines))
 
 
-def _title(target: str, setting: str, subset: str = "all") -> str:
+def _title(target: str, setting: CurveSetting, subset: Subset = "all") -> str:
     return f"{setting.capitalize()} setting, target: {target}" + ("" if subset == "all" else f", {subset} answers only")

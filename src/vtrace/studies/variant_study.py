@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..faithfulness.item import freeze_item, measure_item
 from ..faithfulness.plan import EvaluationPlan
 from ..faithfulness.render import markdown
-from ..faithfulness.rows import LeftOutRow, LostRow, RunRows
+from ..faithfulness.rows import EvaluatedTarget, LeftOutRow, LostRow, RunRows, TargetAndMethod
 from ..faithfulness.store import FrozenResponse, Run
 from ..faithfulness.tables import Subset, Table, tabulate
 from ..types import Progress
@@ -37,7 +37,7 @@ class VariantStudy(Study[RunRows]):
     about: str
     variants: Mapping[str, Variant]
     plot: VariantPlot = field(default_factory=Bars)
-    targets: tuple[str, ...] = ("response", "answer")
+    targets: tuple[EvaluatedTarget, ...] = ("response", "answer")
     subsets: tuple[Subset, ...] = ("all",)
     calibrated: tuple[str, ...] = ()  # variants of other methods that are also calibrated
     limit: int = 50
@@ -74,9 +74,10 @@ class VariantStudy(Study[RunRows]):
     def is_complete(self, found: RunRows) -> bool:
         return not self._missing(found)
 
-    def _missing(self, found: RunRows) -> list[tuple[str, str]]:
-        measured = {(row["target"], row["method"]) for row in found.result}
-        return [pair for pair in product(self.targets, self.variants) if pair not in measured]
+    def _missing(self, found: RunRows) -> list[TargetAndMethod]:
+        measured = {TargetAndMethod(row["target"], row["method"]) for row in found.result}
+        pairs = map(TargetAndMethod._make, product(self.targets, self.variants))
+        return [pair for pair in pairs if pair not in measured]
 
     def decode(self, value: Any) -> RunRows:
         return RunRows(**value)

@@ -7,7 +7,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,43 +23,24 @@ def read_json(path: Path, what: str) -> Any:
         raise InputError(f"{path} is not {what}: {first_line(error)}") from error
 
 
-def read_lines(path: Path) -> list[Any]:
-    """The entries of a JSONL file, if it exists. A line that a killed process left incomplete is skipped."""
-    try:
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {first_line(error)}; move it away and run again") from error
-    entries = []
-    for line in lines:
-        with suppress(ValueError):
-            entries.append(json.loads(line))
-    return entries
+def locked(path: Path, option: str = "--out", private: bool = False) -> IO[str]:
+    """Create the folder of a file, and lock the file against other processes until the returned handle is closed.
 
-
-def locked(path: Path) -> IO[str]:
-    """Create the folder of a file, and lock the file against other processes until the returned handle is closed."""
+    `option` is what chooses the file, for messages; if `private`, only the owner can open a folder created here.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
         lock = path.with_suffix(".lock").open("w")
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another {option}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         lock.close()
-        raise InputError(f"another process is writing to {path}; wait for it, or choose another --out") from error
+        raise InputError(
+            f"another process is writing to {path}; wait for it, stop it, or choose another {option}"
+        ) from error
     return lock
-
-
-def append_line(path: Path, entry: Any) -> None:
-    """Append an entry to a JSONL file, on a new line even if the line before is incomplete."""
-    try:
-        with path.open("a+b") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-            torn = file.read(1) not in (b"", b"\n")
-            file.write(b"\n" * torn + json.dumps(entry).encode("utf-8") + b"\n")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; earlier results are kept") from error
 
 
 def check_writable(path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..system.text_colours import INK
+
 
 class Colour(NamedTuple):
     """Red, green and blue from 0 to 255."""
@@ -36,4 +38,4 @@ def css_colour(strength: float) -> str:
 
 def ink(strength: float) -> str:
     """Text colour that stays readable on `colour(strength)`."""
-    return "#ffffff" if strength > 0.55 else "#1f1a24"
+    return "#ffffff" if strength > 0.55 else INK

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...types import Span
 from .scene import SHAPE_COLOURS, SHAPES, Scene, Thing
@@ -149,7 +149,14 @@ TASKS: dict[str, Callable[[Scene, random.Random], Draft | None]] = {
 }
 
 
-def unmark(question: str) -> tuple[str, tuple[Span, ...]]:
+class UnmarkedQuestion(NamedTuple):
+    """A question, and the character spans of the words that were marked in it."""
+
+    text: str
+    marked: tuple[Span, ...]
+
+
+def unmark(question: str) -> UnmarkedQuestion:
     """The question without its marks, and the character spans of the marked words."""
     text, spans, start = "", [], 0
     for character in question:
@@ -159,7 +166,7 @@ def unmark(question: str) -> tuple[str, tuple[Span, ...]]:
             spans.append(Span(start, len(text)))
         else:
             text += character
-    return text, tuple(spans)
+    return UnmarkedQuestion(text, tuple(spans))
 
 
 def _read_one(scene: Scene, rng: random.Random, given: _Trait, asked: _Trait, asks: Sequence[str]) -> Draft | None:

@@ -99,6 +99,19 @@ class FindPixels(Protocol):
     def __call__(self, inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor: ...
 
 
+def square_mask(side: Callable[[ModelConfig], int]) -> FindPixels:
+    """For families whose tiles, or whole pictures, are squares of side² tokens and separate pictures to the encoder."""
+
+    def pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
+        return squares(chosen, side(config), inputs["pixel_values"])
+
+    return pixel_mask
+
+
+def _language_model(model: PreTrainedModel) -> Any:
+    return model.model.language_model
+
+
 @dataclass(frozen=True)
 class Family:
     """A family of checkpoints that share one architecture in `transformers`."""
@@ -106,9 +119,9 @@ class Family:
     name: str
     model_types: tuple[str, ...]  # `config.model_type`
     status: str  # how support was verified, and known limits
-    decoder: Callable[[PreTrainedModel], Any]  # the text decoder inside the model
     cells: FindCells
     pixel_mask: FindPixels
+    decoder: Callable[[PreTrainedModel], Any] = _language_model  # the text decoder inside the model
     fits: Callable[[ModelConfig], bool] = lambda config: True  # distinguishes families of one model type
     branch_norm: str = ""  # name of the norm between attention and residual, where a layer has one
     extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # further features at image positions

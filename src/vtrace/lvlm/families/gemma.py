@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
 from transformers import ProcessorMixin
 
 from ...errors import ModelError
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, squares
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask
 
 
 def _side(config: ModelConfig) -> int:
@@ -24,16 +23,11 @@ def _cells(
     return [[*grid(side, side, size)] for size in sizes]
 
 
-def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
-    return squares(chosen, _side(config), inputs["pixel_values"])
-
-
 GEMMA3 = Family(
     name="Gemma 3",
     model_types=("gemma3",),
     status=f"{TESTED}; attention from an image token to later ones of its picture is not followed",
-    decoder=lambda model: model.model.language_model,
     cells=_cells,
-    pixel_mask=_pixel_mask,
+    pixel_mask=square_mask(_side),
     branch_norm="post_attention_layernorm",
 )

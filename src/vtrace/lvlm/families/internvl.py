@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
 from transformers import ProcessorMixin
 
-from .family import Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, squares
+from .family import Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, square_mask
 
 try:  # transformers moved the computation of the tile arrangement when it split the backends
     from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
@@ -34,17 +33,11 @@ def _cells(
     return pictures
 
 
-def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
-    """Tiles are separate pictures; each token covers a square of its tile."""
-    return squares(chosen, _side(config), inputs["pixel_values"])
-
-
 INTERNVL = Family(
     name="InternVL",
     model_types=("internvl",),
     status="measured on the embedded Pinhole-InternVL",
-    decoder=lambda model: model.model.language_model,
     cells=_cells,
-    pixel_mask=_pixel_mask,
+    pixel_mask=square_mask(_side),
     tile=lambda config: _side(config) ** 2,
 )

@@ -13,7 +13,7 @@ from transformers.image_processing_utils import select_best_resolution
 
 from ...errors import ModelError
 from ...types import Box
-from .family import TESTED, WHOLE, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, squares
+from .family import TESTED, WHOLE, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask, squares
 
 
 def _side(config: ModelConfig) -> int:
@@ -39,10 +39,6 @@ def _crop(size: Size, images: BaseImageProcessor) -> Box:
     scale = images.size["shortest_edge"] / min(size)
     wide, high = width * scale / images.crop_size["width"], height * scale / images.crop_size["height"]
     return Box((1 - wide) / 2, (1 - high) / 2, (1 + wide) / 2, (1 + high) / 2)
-
-
-def _one_square(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
-    return squares(chosen, _side(config), inputs["pixel_values"])
 
 
 @dataclass(frozen=True)
@@ -140,16 +136,14 @@ LLAVA = Family(
     name="LLaVA 1.5",
     model_types=("llava",),
     status=f"{TESTED}; the model does not see what its crop cuts off",
-    decoder=lambda model: model.model.language_model,
     cells=_cropped,
-    pixel_mask=_one_square,
+    pixel_mask=square_mask(_side),
     fits=lambda config: config.vision_config.model_type != "pixtral",
 )
 LLAVA_NEXT = Family(
     name="LLaVA-NeXT",
     model_types=("llava_next",),
     status=TESTED,
-    decoder=lambda model: model.model.language_model,
     cells=_tiled,
     pixel_mask=_tiles_mask,
 )
@@ -157,7 +151,6 @@ LLAVA_ONEVISION = Family(
     name="LLaVA-OneVision",
     model_types=("llava_onevision",),
     status=f"{TESTED}; features of very large pictures are downsampled, so blurred areas are approximate",
-    decoder=lambda model: model.model.language_model,
     cells=_tiled,
     pixel_mask=_tiles_mask,
 )

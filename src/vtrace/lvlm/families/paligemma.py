@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
 from transformers import ProcessorMixin
 
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, squares
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask
 
 # Its checkpoints have no chat template. Pictures come first, then the text; the processor writes <bos> between them
 # and a new line at the end, where the answer begins.
@@ -31,17 +30,12 @@ def _cells(
     return [[*grid(side, side, size)] for size in sizes]
 
 
-def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
-    return squares(chosen, _side(config), inputs["pixel_values"])
-
-
 PALIGEMMA = Family(
     name="PaliGemma",
     model_types=("paligemma",),
     status=f"{TESTED}; attention from a prompt token to later ones is not followed",
-    decoder=lambda model: model.model.language_model,
     cells=_cells,
-    pixel_mask=_pixel_mask,
+    pixel_mask=square_mask(_side),
     fits=lambda config: config.text_config.model_type == "gemma",
     chat_template=_TEMPLATE,
     response_ones=("attention_mask", "token_type_ids"),

@@ -42,7 +42,6 @@ PIXTRAL = Family(
     name="Pixtral and Mistral 3",
     model_types=("mistral3", "llava"),
     status=TESTED,
-    decoder=lambda model: model.model.language_model,
     cells=_cells,
     pixel_mask=_pixel_mask,
     fits=lambda config: config.vision_config.model_type == "pixtral",

@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ...attribution.result import Attribution, RankedInput
+from ...system.text_colours import FAINT, INK
 from ...viewer.palette import STOPS
 from ..scale import Scale
 from ..shaded_figure import (
-    FAINT,
-    INK,
     LINE,
     MARGIN,
     Sheet,
@@ -30,7 +29,7 @@ from ..shaded_figure import (
 from ..wording import calibration_sentence, percent, quoted_label
 
 WIDTH, GAP = 12.0, 0.35  # inches
-ROW, LISTED = 0.25, 8  # height of a line of the ranking, and how many there are
+ROW, ROWS_IN_FIGURE = 0.25, 8  # height of a line of the ranking, and how many there are
 
 
 def draw_attribution(attribution: Attribution, path: Path) -> None:
@@ -48,7 +47,7 @@ def attribution_figure(attribution: Attribution) -> Figure:
     left = MARGIN + (picture + GAP if panels else 0)
     beside = WIDTH - left - MARGIN
     lines = layout(attribution, beside, ruler())
-    items = attribution.top(LISTED)
+    items = attribution.top(ROWS_IN_FIGURE)
     seen = sum(size.height + GAP for size in sizes) + 0.4
     sheet = Sheet.of_size(WIDTH, max(seen, LINE * len(lines) + 1.75 + ROW * len(items)) + 2 * MARGIN)
     top = MARGIN

@@ -10,7 +10,7 @@ from ..scale import Scale
 from ..shaded_html import NOTEBOOK_STYLE, picture_figure, shaded_words
 from ..wording import answer_heading, calibration_details, calibration_sentence, percent, quoted_label
 
-LISTED = 12
+ROWS_IN_NOTEBOOK = 12  # of the ranking
 
 
 def attribution_html(attribution: Attribution) -> str:
@@ -64,7 +64,7 @@ def _legend(full: float) -> str:
 
 
 def _ranking(attribution: Attribution) -> str:
-    items = attribution.top(LISTED)
+    items = attribution.top(ROWS_IN_NOTEBOOK)
     full = items[0].score if items and items[0].score else 1.0
     rows = []
     for rank, item in enumerate(items, start=1):

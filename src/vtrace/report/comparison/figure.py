@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ...methods.comparison import Comparison
+from ...system.text_colours import FAINT, INK
 from ...types import Panel
 from ...viewer.palette import ink
 from ..scale import Scale
 from ..shaded_figure import (
-    FAINT,
-    INK,
     LINE,
     MARGIN,
     TEXT_SIZE,
@@ -75,9 +74,14 @@ def _heading(canvas: Axes, comparison: Comparison) -> None:
 
 
 def _card(
-    sheet: Sheet, comparison: Comparison, name: str, sizes: dict[Panel, PanelSize], lines: list[list[PlacedWord]],
-    left: float, top: float,
-) -> None:  # fmt: skip
+    sheet: Sheet,
+    comparison: Comparison,
+    name: str,
+    sizes: dict[Panel, PanelSize],
+    lines: list[list[PlacedWord]],
+    left: float,
+    top: float,
+) -> None:
     result, canvas = comparison.results[name], sheet.canvas
     scale = Scale(result)
     canvas.text(left, top, name, fontsize=11.5, color=INK, fontweight="bold", va="center")

@@ -1,0 +1,6 @@
+"""Colours of text in every figure."""
+
+from __future__ import annotations
+
+INK = "#1f1a24"  # of text that is read first
+FAINT = "#746c7b"  # of labels and notes
