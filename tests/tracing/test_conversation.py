@@ -101,7 +101,7 @@ def test_a_conversation_survives_its_file_and_is_explained_from_it(pinhole, talk
     np.testing.assert_allclose(vtrace.attribute(pinhole, loaded).scores, vtrace.attribute(pinhole, talk).scores)
 
 
-def test_what_an_earlier_turn_said_can_be_evidence(pinhole, talk):
+def test_what_an_earlier_turn_said_is_a_ranked_input(pinhole, talk):
     ranking = vtrace.attribute(pinhole, talk).ranking()
     assert {"column"} <= {item.label for item in ranking if item.kind == "question" and item.score > 0}
     assert {item.image for item in ranking if item.kind == "image" and item.score > 0} == {0, 1}
