@@ -24,8 +24,10 @@ from vtrace.tracing.targets import find_target
 
 FEW = ("vtrace", "rollout", "ifr", "gradient", "chefer", "cage", "random")
 BUDGET = {
-    "reagent": {"steps": 3}, "heta": {"probes": 1, "curvature": "finite"}, "ig": {"steps": 4},
-}  # fmt: skip
+    "reagent": {"steps": 3},
+    "heta": {"probes": 1, "curvature": "finite"},
+    "ig": {"steps": 4},
+}
 
 
 def failing(monkeypatch, name, error):
