@@ -18,7 +18,7 @@ from functools import partial
 import torch
 from overhead import CLOCKS, RESPONSE, Subject, high_water_mark
 
-from vtrace.methods.registry import needs_layers, run_method
+from vtrace.methods.registry import keeps_layers, run_method
 from vtrace.methods.session import TraceSession
 from vtrace.types import Span, Target, Trace
 
@@ -48,7 +48,7 @@ def frozen(subject: Subject) -> Trace:
 def run(name: str, subject: Subject, trace: Trace) -> None:
     size = ANSWER if name in ON_ANSWER else RESPONSE
     target = Target("target", tuple(range(len(trace) - size, len(trace))))
-    session = TraceSession(subject.seam, trace, subject.arguments, keep_layers=needs_layers([name]))
+    session = TraceSession(subject.seam, trace, subject.arguments, keep_layers=keeps_layers([name]))
     run_method(name, session, target)
 
 

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sys
+from pathlib import Path
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -17,21 +18,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each of several proces
 from jaxtyping import install_import_hook
 
 # Shapes are types on the narrow waist. They are checked in the tests, and cost nothing elsewhere.
-install_import_hook(
-    [
-        f"vtrace.{module}"
-        for module in (
-            "lvlm.layer",
-            "lvlm.capture",
-            "lvlm.seam",
-            "tracing.perturbation",
-            "attribution.attention",
-            "attribution.pairwise",
-            "attribution.multihop",
-        )
-    ],
-    "beartype.beartype",
-)
+SOURCE = Path(__file__).parents[1] / "src"
+SHAPED = [path for path in SOURCE.rglob("*.py") if "from jaxtyping import" in path.read_text("utf-8")]
+install_import_hook([".".join(p.relative_to(SOURCE).with_suffix("").parts) for p in SHAPED], "beartype.beartype")
 
 import numpy as np
 import pytest

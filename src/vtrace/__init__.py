@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .system.presentation import present_with
+from .system.version import __version__
 
 if TYPE_CHECKING:
     from .attribution.options import Options as Options
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from .types import Example as Example
     from .types import Target as Target
     from .types import Trace as Trace
-
-__version__ = "0.1.0"
 
 _HOME = {
     "load": "lvlm.load",

@@ -29,6 +29,12 @@ _NO_MEMORY = ("out of memory", "can't allocate", "not enough memory")
 _NOT_SUPPORTED = ("not implemented for", "not supported on", "no kernel image", "could not run 'aten::")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is too little memory."""
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in message for words in _NO_MEMORY)
+
+
 @contextmanager
 def running(what: str) -> Iterator[None]:
     """Turn failures of the machine or the model (out of memory, or an operation that PyTorch does not support there)
@@ -36,9 +42,8 @@ def running(what: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        message = str(error).lower()
-        if isinstance(error, MemoryError) or any(words in message for words in _NO_MEMORY):
+        if is_out_of_memory(error):
             raise ModelError(f"{what}: out of memory; use a shorter response or a smaller picture") from error
-        if isinstance(error, NotImplementedError) or any(words in message for words in _NOT_SUPPORTED):
+        if isinstance(error, NotImplementedError) or any(words in str(error).lower() for words in _NOT_SUPPORTED):
             raise ModelError(f"{what} cannot run on this model: {first_line(error)}") from error
         raise

@@ -8,6 +8,7 @@ import torch
 
 import vtrace
 from oracles import algorithm
+from vtrace.lvlm.seam import Seam
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.prompt import encode_trace
@@ -53,6 +54,29 @@ def test_streamed_and_kept_layers_give_the_same(pinhole, trace):
     np.testing.assert_array_equal(streamed.scores, kept.scores)
     assert torch.equal(streamed.pairwise, kept.pairwise)
     assert (streamed.options, streamed.calibration) == (kept.options, kept.calibration)
+
+
+@pytest.mark.parametrize(
+    ("options", "padded"),
+    [({}, 1), ({"centring": False}, 1), ({"calibrate": False}, 0), ({"centring": False, "calibrate": False}, 0)],
+)
+def test_one_instrumented_pass_whatever_the_options(pinhole, trace, options, padded, monkeypatch):
+    """And one batch of padded passes, if image and text are put on one scale."""
+    calls = {"capture": 0, "log_probabilities_padded": 0}
+
+    def count(name):
+        function = getattr(Seam, name)
+
+        def counted(self, *args):
+            calls[name] += 1
+            return function(self, *args)
+
+        monkeypatch.setattr(Seam, name, counted)
+
+    for name in calls:
+        count(name)
+    vtrace.attribute(pinhole, trace, "answer", **options)
+    assert calls == {"capture": 1, "log_probabilities_padded": padded}
 
 
 def test_scores_are_shares(attribution):
@@ -132,6 +156,11 @@ def test_calibration_can_be_measured_on_the_target(pinhole, trace):
         ({"receivers": "x"}, "receivers"),
         ({"calibrate_on": "x"}, "calibrate_on"),
         ({"beta": 1}, "beta"),
+        ({"centring": "no"}, "centring"),
+        ({"hops": 1.5}, "hops"),
+        ({"hops": -1}, "hops"),
+        ({"gamma": "1"}, "gamma"),
+        ({"multihop": 1}, "multihop"),
     ],
 )
 def test_bad_options_are_refused(pinhole, trace, options, word):

@@ -237,7 +237,7 @@ def test_logs_that_do_not_fit_are_refused(tmp_path):
         read_samples(tmp_path / "nowhere.jsonl")
 
 
-def test_own_questions_run_from_file_to_table(run, tmp_path):
+def test_user_questions_run_from_file_to_table(run, tmp_path):
     import vtrace
 
     shown = [vtrace.example(f"dev-{number}") for number in (0, 1)]

@@ -1,4 +1,7 @@
-"""Numbers keep their values: RISE and MAS of two examples of both embedded models, measured once and frozen."""
+"""Numbers keep their values: RISE and MAS of two examples of both embedded models.
+
+The rows were measured with commit 89c9476, before the modules moved into rooms.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ KEY = ("item", "target", "method", "setting", "mode")
 # of AVX-512, areas move by up to 4e-7. Where two scores are almost equal, rounding can also swap two inputs at the
 # border of two groups. This moves the curve, but only a little, as such inputs matter about equally. So nearly all
 # areas must agree to rounding, and all of them to 0.005.
-ROUNDING, NEARLY_ALL = 1e-5, 0.9
+ROUNDING, NEARLY_ALL = 1e-6, 0.95
 SWAPPED_INPUTS = 5e-3
 
 

@@ -251,6 +251,19 @@ def test_shared_stages_count_for_everyone_who_stands_on_them(comparison):
         assert {"instrumented pass", "pairwise matrix"} <= set(comparison.costs[name].shared)
 
 
+def test_a_stage_that_ran_twice_is_charged_to_those_who_used_it(random_lvlm, random_trace):
+    """Without kept layers, W with and without centring takes a pass each; neither is charged for the other's."""
+    alone = TraceSession.open(random_lvlm, random_trace, keep_layers=False)
+    plain = alone.timed(lambda: alone.pairwise(centring=False))
+    centred = alone.timed(lambda: alone.pairwise(centring=True))
+    again = alone.timed(lambda: alone.pairwise(centring=True))
+    assert again.shared == centred.shared
+    both = alone.timed(lambda: (alone.pairwise(centring=True), alone.pairwise(centring=False)))
+    assert both.shared["instrumented pass"] == pytest.approx(
+        plain.shared["instrumented pass"] + centred.shared["instrumented pass"]
+    )
+
+
 def test_memory_that_a_method_takes_is_seen(pinhole, trace, monkeypatch):
     def greedy(session, target):
         return Outcome(torch.ones(200 << 20, dtype=torch.uint8)[: len(session.trace)].double())

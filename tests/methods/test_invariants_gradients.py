@@ -216,3 +216,21 @@ def test_integrated_gradients_say_when_the_cap_is_hit(pinhole_session):
     assert found.details["steps"] == 2
     (note,) = [note for note in found.warnings if "unexplained" in note]
     assert "max_steps" in note
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ("element 0 of tensors does not require grad and does not have a grad_fn", ModelError),
+        ("The size of tensor a (4) must match the size of tensor b (5)", RuntimeError),
+    ],
+)
+def test_only_a_model_without_gradients_is_called_that(session, message, error, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(torch.autograd, "grad", fail)
+    fresh = TraceSession(session.seam, session.trace, session.arguments)
+    with pytest.raises(error) as caught:
+        run_method("gradient", fresh, find_target(session.trace, "answer"))
+    assert type(caught.value) is error

@@ -6,9 +6,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_type_hints
 
 from ..errors import InputError
+from ..system.option_check import check_option
 from ..types import ReadAt
 
 CalibrateOn = Literal["response", "target"]
@@ -37,14 +38,11 @@ class Options:
     receivers: ReadAt = "predictor"
 
     def __post_init__(self) -> None:
+        kinds = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            check_option(field.name, getattr(self, field.name), kinds[field.name])
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise InputError(f"gamma is {self.gamma}; it must be zero or positive")
-        if self.hops < 0:
-            raise InputError(f"hops is {self.hops}; it must be zero, for all, or positive")
-        if self.receivers not in get_args(ReadAt):
-            raise InputError(f"receivers is {self.receivers!r}; use 'predictor' or 'token'")
-        if self.calibrate_on not in get_args(CalibrateOn):
-            raise InputError(f"calibrate_on is {self.calibrate_on!r}; use 'response' or 'target'")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:

@@ -17,11 +17,11 @@ from .mathvision import MATHVISION, MATHVISION_MINI
 from .mathvista import MATHVISTA
 from .mmmu import MMMU, MMMU_PRO, MMMU_PRO_4, MMMU_PRO_VISION
 from .mmstar import MMSTAR
-from .own_questions import is_own_file, open_own_questions
 from .public_benchmark import PublicBenchmark, open_public_benchmark
 from .realworldqa import REALWORLDQA
 from .shapes.sample import Sample, sample
 from .shapes.scene import Split
+from .user_questions import is_own_file, open_user_questions
 from .visualpuzzles import VISUALPUZZLES
 
 SHAPES_SIZE = 2400
@@ -67,7 +67,7 @@ def find_benchmark(name: str, data: Path | None = None) -> Benchmark:
     if name in BENCHMARKS:
         return BENCHMARKS[name](data)
     if is_own_file(name):
-        return open_own_questions(Path(name))
+        return open_user_questions(Path(name))
     raise InputError(
         f"unknown benchmark {name!r}; give a CSV or JSONL file, a folder, or one of: {', '.join(BENCHMARKS)}"
     )

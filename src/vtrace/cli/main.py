@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from .. import __version__
-from ..errors import ModelError, VTraceError
+from ..errors import ModelError, VTraceError, is_out_of_memory
+from ..system.version import __version__
 from . import benchmarks, doctor, models
 from .compare import COMPARE_EXAMPLES, compare_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
@@ -69,7 +69,7 @@ def main() -> None:
         print(f"vtrace: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
+        if not is_out_of_memory(error):
             raise
         print("vtrace: out of memory; use a smaller picture, a smaller model, or --device cpu", file=sys.stderr)
         sys.exit(ModelError.exit_code)

@@ -18,7 +18,7 @@ from ..benchmarks.grading import CORRECT, grade
 from ..errors import InputError, VTraceError, running
 from ..lvlm.model import Lvlm
 from ..methods.loo import measured_dependence
-from ..methods.registry import find_method, needs_layers, run_method
+from ..methods.registry import find_method, keeps_layers, run_method
 from ..methods.session import TraceSession
 from ..system.peak_memory import PeakMemory
 from ..tracing.generate import Reply, retrace, trace
@@ -86,7 +86,7 @@ def measure_item(
 ) -> RunRows:
     """The rows of one item for the wanted targets and methods. A method that fails gets a failure row."""
     with running("the perturbation"):
-        keep = needs_layers([plan.method(name) for _, name in wanted])
+        keep = keeps_layers([plan.method(name) for name in dict.fromkeys(name for _, name in wanted)])
         session = TraceSession.open(lvlm, item.trace, keep_layers=keep)
         likelihoods = ResponseLikelihoods(session, radius)
         rows = RunRows(item=[_item_row(item, likelihoods)])

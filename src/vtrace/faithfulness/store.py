@@ -16,7 +16,7 @@ from ..types import Finish
 from .database import Database, connect_read_only, read_settings, readable
 from .rows import RunRows, RunSettings, TableName
 
-RUN_VERSION = 3
+RUN_VERSION = 4  # since 4, integrated gradients choose their number of steps
 RUN_FILES = "run*.sqlite"
 _SCHEMA = """
 CREATE TABLE item (

@@ -33,6 +33,10 @@ class Gradient:
         return total
 
 
+# What PyTorch says of a layer that does not pass on gradients; any other error is not the model's fault.
+_NO_GRADIENT = ("does not require grad", "is not implemented", "not have been used in the graph")
+
+
 class Graph:
     """One differentiable pass over a frozen sequence; several gradients of its target logits can be taken from it."""
 
@@ -57,6 +61,8 @@ class Graph:
             with frozen(self._seam.model):  # checkpointed layers run again now
                 grads = torch.autograd.grad(output, [*self.inputs, *self._heads], retain_graph=keep)
         except RuntimeError as error:
+            if not any(words in str(error) for words in _NO_GRADIENT):
+                raise
             raise ModelError(
                 "this model cannot be differentiated: a layer, perhaps a quantised one, does not pass on gradients "
                 f"({first_line(error)})"

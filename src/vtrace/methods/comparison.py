@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..attribution.result import Attribution
-from ..errors import InputError, VTraceError
+from ..errors import InputError, VTraceError, running
 from ..lvlm.model import Lvlm
 from ..system.peak_memory import PeakMemory
 from ..system.presentation import Presentable
 from ..tracing.targets import TargetSpec, find_target
 from ..types import Progress, Target, Trace, silent
-from .registry import find_method, names_of, needs_layers, run_method
+from .registry import find_method, keeps_layers, names_of, needs_layers, run_method
 from .session import TraceSession
 
 QUICK = tuple(names_of("instant", "quick"))
@@ -84,9 +84,9 @@ def compare(
         raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
     found = find_target(trace, target)
     memory = PeakMemory(lvlm.device)
-    session = TraceSession.open(lvlm, trace, keep_layers=needs_layers(methods))
+    session = TraceSession.open(lvlm, trace, keep_layers=keeps_layers(methods))
     if needs_layers(methods):
-        with suppress(VTraceError):  # methods that need them report the error
+        with suppress(VTraceError), running("the instrumented pass"):  # methods that need it report the error
             session.layers()  # once, before anything is measured
     results: dict[str, Attribution] = {}
     costs: dict[str, Cost] = {}

@@ -15,6 +15,7 @@ import numpy as np
 from ..attribution.result import Attribution
 from ..attribution.shares import to_shares
 from ..errors import InputError, ModelError, VTraceError, running
+from ..system.option_check import check_option
 from ..types import Target
 from .all_paths import attention_multihop, cage, ifr_multihop
 from .alti import alti, alti_logit
@@ -28,7 +29,6 @@ from .gradients import gradient, integrated_gradients
 from .heta import heta
 from .ifr import ifr
 from .loo import leave_one_out
-from .option_types import check_choice
 from .ordered import ordered
 from .outcome import Outcome
 from .reagent import reagent
@@ -65,7 +65,7 @@ class Method:
         for option, value in options.items():
             if option not in self.options:
                 raise InputError(f"{name} has no option {option!r}; it has: {', '.join(self.options) or 'none'}")
-            check_choice(f"{name}.{option}", value, kinds[option])
+            check_option(f"{name}.{option}", value, kinds[option])
 
 
 LAYERS: Need = "layers"  # needs the layers of an instrumented pass
@@ -164,8 +164,13 @@ def find_method(name: str) -> Method:
 
 
 def needs_layers(names: Sequence[str]) -> bool:
-    """Whether one of these methods needs the layers of the instrumented pass to be kept."""
+    """Whether one of these methods needs the layers of the instrumented pass."""
     return any(LAYERS in find_method(name).needs for name in names)
+
+
+def keeps_layers(names: Sequence[str]) -> bool:
+    """Whether a session for these methods keeps its layers. A single method that only needs W does without."""
+    return len(names) > 1 or needs_layers(names)
 
 
 def run_method(

@@ -51,6 +51,7 @@ class TraceSession:
         self.progress: Progress = silent
         self._lvlm, self._keep_layers = lvlm, keep_layers
         self._clock = StageClock()
+        self._radius: float | None = None  # of the perturbation that is kept
 
     @classmethod
     def open(cls, lvlm: Lvlm, trace: Trace, *, keep_layers: bool = True) -> TraceSession:
@@ -86,9 +87,7 @@ class TraceSession:
 
     def clean(self) -> Tensor:
         """log p of every response token: n."""
-        if not self._keep_layers:
-            return self._stream(True).clean
-        return self._record().clean
+        return self._record().clean if self._keep_layers else self._streamed_clean()
 
     def pairwise(self, centring: bool = True) -> Tensor:
         """W of stage 1, source by receiver: T,T."""
@@ -125,6 +124,9 @@ class TraceSession:
 
     def perturbation(self, radius: float) -> Perturbation:
         """The same response with perturbed inputs; pictures are blurred by this radius."""
+        if radius != self._radius:  # vision features are large, so only one perturbation is kept
+            self._clock.release(("perturbation", self._radius))
+            self._radius = radius
         return self._clock.share(
             "blurred pictures",
             ("perturbation", radius),
@@ -157,6 +159,11 @@ class TraceSession:
             return _Streamed(matrix.finish(), clean)
 
         return self._clock.share(INSTRUMENTED, ("stream", centring), stream)
+
+    def _streamed_clean(self) -> Tensor:
+        """From the pass that has run already, with or without centring."""
+        ran = next((centring for centring in (True, False) if self._clock.has(("stream", centring))), True)
+        return self._stream(ran).clean
 
     def _instrumented_pass(self, consume: Callable[[Layer], None]) -> Tensor:
         count = len(self.seam.decoder.layers)

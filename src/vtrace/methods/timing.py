@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 _Result = TypeVar("_Result")
@@ -22,28 +23,44 @@ class Timed(NamedTuple, Generic[_Result]):
         return self.own_seconds + sum(self.shared.values())
 
 
+@dataclass(frozen=True)
+class _Cost:
+    """What a shared value cost: its stage, the seconds it took by itself, and the keys of everything it needed."""
+
+    stage: str
+    seconds: float
+    needs: frozenset[Hashable]
+
+
 class StageClock:
-    """Computes every shared value once, and records how long its stage took and which methods used it."""
+    """Computes every shared value once, and records how long it took and what it needed."""
 
     def __init__(self) -> None:
-        self._made: dict[Hashable, Any] = {}
-        self._uses: dict[Hashable, set[str]] = {}  # stages that each value needed
-        self._seconds: dict[str, float] = {}
+        self._values: dict[Hashable, Any] = {}
+        self._costs: dict[Hashable, _Cost] = {}
         self._spent = 0.0  # in shared stages, so far
-        self._touched: set[str] = set()  # stages that the running method has used
+        self._touched: set[Hashable] = set()  # keys that the running method has used
+
+    def has(self, key: Hashable) -> bool:
+        """Whether this value is at hand."""
+        return key in self._values
+
+    def release(self, key: Hashable) -> None:
+        """Free a large value. What it cost is still known; it is computed again if it is requested again."""
+        self._values.pop(key, None)
 
     def share(self, stage: str, key: Hashable, compute: Callable[[], _Result]) -> _Result:
         """The result of `compute`, which runs the first time this key is requested."""
-        if key not in self._made:
-            outer, self._touched = self._touched, {stage}
+        if key not in self._values:
+            outer, self._touched = self._touched, {key}
             began, before = time.perf_counter(), self._spent
-            self._made[key] = compute()
+            self._values[key] = compute()
             own = time.perf_counter() - began - (self._spent - before)
-            self._seconds[stage] = self._seconds.get(stage, 0.0) + own
+            self._costs[key] = _Cost(stage, own, frozenset(self._touched))
             self._spent += own
-            self._uses[key], self._touched = self._touched, outer
-        self._touched |= self._uses[key]
-        return self._made[key]
+            self._touched = outer
+        self._touched |= self._costs[key].needs
+        return self._values[key]
 
     def measure(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and measure its own time separately from that of shared stages."""
@@ -51,4 +68,7 @@ class StageClock:
         began, before = time.perf_counter(), self._spent
         result = run()
         own = time.perf_counter() - began - (self._spent - before)
-        return Timed(result, own, {name: self._seconds[name] for name in sorted(self._touched)})
+        shared: dict[str, float] = {}
+        for cost in sorted((self._costs[key] for key in self._touched), key=lambda cost: cost.stage):
+            shared[cost.stage] = shared.get(cost.stage, 0.0) + cost.seconds
+        return Timed(result, own, shared)

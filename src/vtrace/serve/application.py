@@ -10,8 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
-from .. import __version__
 from ..errors import VTraceError
+from ..system.version import __version__
 from .evaluation_runs import EvaluationRuns
 from .queue import QueueClosed, QueueFull
 from .routes.explanations import explanation_routes

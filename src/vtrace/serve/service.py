@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 
 from ..attribution.result import Attribution
-from ..errors import InputError, VTraceError
+from ..errors import InputError, VTraceError, is_out_of_memory
 from ..report.documents import attribution_document, from_document
 from ..viewer.page import page
 from .evaluation_runs import RunResponse
@@ -162,7 +162,7 @@ class ExplanationService:
             self._end(job, "failed", str(error), time.monotonic() - began)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            full = isinstance(error, MemoryError) or "memory" in str(error)
+            full = is_out_of_memory(error)
             short = "out of memory; use a smaller picture" if full else "an error inside VTrace; see the server's log"
             self._end(job, "failed", short, time.monotonic() - began)
 

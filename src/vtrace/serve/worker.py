@@ -7,7 +7,7 @@ from typing import Any
 
 from ..attribution.result import Attribution
 from ..lvlm.model import Lvlm
-from ..methods.registry import needs_layers, run_method
+from ..methods.registry import keeps_layers, run_method
 from ..methods.session import TraceSession
 from ..tracing.generate import retrace, trace
 from ..tracing.targets import find_target
@@ -41,7 +41,7 @@ def explain_job(lvlm: Lvlm, job: ExplanationJob, new_tokens: int) -> list[Attrib
     frozen = _ask(lvlm, job, new_tokens)
     target = find_target(frozen, job.request.target)
     results: list[Attribution] = []
-    session = TraceSession.open(lvlm, frozen, keep_layers=needs_layers(job.request.methods))
+    session = TraceSession.open(lvlm, frozen, keep_layers=keeps_layers(job.request.methods))
     for method in job.request.methods:
         session.progress = _reporter(job, method)
         session.progress(0, 0)

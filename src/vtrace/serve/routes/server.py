@@ -8,9 +8,9 @@ from typing import get_args
 
 from fastapi import APIRouter, HTTPException, Response
 
-from ... import __version__
 from ...benchmarks.embedded import example
 from ...methods.registry import METHODS
+from ...system.version import __version__
 from ..job import ExplainedTarget
 from ..schemas import ExampleFacts, MethodFacts, ServerFacts, refusals
 from ..submission import OFFERED_EXAMPLES

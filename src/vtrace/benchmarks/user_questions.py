@@ -27,7 +27,7 @@ def is_own_file(name: str) -> bool:
     return Path(name).suffix in TABLE_SUFFIXES or Path(name).is_dir()
 
 
-def open_own_questions(place: Path) -> Benchmark:
+def open_user_questions(place: Path) -> Benchmark:
     """Questions with their pictures, whose paths are relative to the file."""
     if not place.exists():
         raise InputError(f"there is no file or folder {place}")

@@ -12,7 +12,7 @@ from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
 
 
-def test_own_questions_come_from_csv_jsonl_or_files_beside_each_other(tmp_path):
+def test_user_questions_come_from_csv_jsonl_or_files_beside_each_other(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.png").write_bytes(png("blue"))
     (tmp_path / "q.csv").write_text(
