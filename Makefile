@@ -20,8 +20,10 @@ test-fast: .venv/installed-dev
 	$(PYTEST) $(PARALLEL) -m "not slow and not browser"
 
 # Tests that must not depend on the speed of the machine, while four busy loops run.
+BUSY := $(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL)
 test-busy: .venv/installed-dev browser
-	$(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL) tests/browser tests/serve tests/cli
+	$(BUSY) tests/browser tests/serve tests/cli tests/tracing/test_conversation.py tests/benchmarks/test_dry_run.py
+	$(BUSY) -m browser tests/viewer tests/scripts
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests bench scripts examples

@@ -69,9 +69,15 @@ def random_lvlm(pinhole) -> Lvlm:
     torch.manual_seed(7)
     config = pinhole.model.config.to_dict()
     config["text_config"] |= dict(
-        hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
-        head_dim=16, attention_bias=True, initializer_range=0.3,
-    )  # fmt: skip
+        hidden_size=48,
+        intermediate_size=80,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=16,
+        attention_bias=True,
+        initializer_range=0.3,
+    )
     config["text_config"]["rope_parameters"] |= dict(mrope_section=[4, 2, 2])
     config["vision_config"] |= dict(
         hidden_size=32, num_heads=2, intermediate_size=48, out_hidden_size=48, initializer_range=0.3

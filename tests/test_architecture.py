@@ -17,9 +17,22 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "vtrace"
 # From the bottom up: a module may import from its own room and from those before it.
 ROOMS = (
-    "errors", "types", "system", "lvlm", "tracing", "attribution", "methods", "benchmarks", "faithfulness", "studies",
-    "viewer", "report", "pinhole", "serve", "cli",
-)  # fmt: skip
+    "errors",
+    "types",
+    "system",
+    "lvlm",
+    "tracing",
+    "attribution",
+    "methods",
+    "benchmarks",
+    "faithfulness",
+    "studies",
+    "viewer",
+    "report",
+    "pinhole",
+    "serve",
+    "cli",
+)
 MATHS = ("attention", "pairwise", "multihop", "calibrate", "shares", "options", "pipeline")
 EMPTY_WORDS = {"utils", "util", "helpers", "common", "misc", "manager", "base", "core", "stuff", "work", "own", "v2"}
 FILES = sorted(ROOT.rglob("*.py"))

@@ -44,8 +44,10 @@ def test_smollm2_is_converted_and_explained(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(gguf)])}
     done = subprocess.run(
         [sys.executable, EXAMPLES / "smollm2.py", wheel, tmp_path / "smollm2"],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "smollm2" / "model.safetensors").stat().st_size > 400e6
     question, response, _, *ranking = done.stdout.splitlines()

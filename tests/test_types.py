@@ -28,10 +28,15 @@ reveal_type(trace.kinds[0])
 trace.positions("picture")
 """
 SEEN = [
-    "vtrace.lvlm.model.Lvlm", "vtrace.types.Trace", "vtrace.attribution.result.Attribution", "float", "pathlib.Path",
-    "vtrace.attribution.result.Attribution", "vtrace.types.Trace | vtrace.attribution.result.Attribution",
+    "vtrace.lvlm.model.Lvlm",
+    "vtrace.types.Trace",
+    "vtrace.attribution.result.Attribution",
+    "float",
+    "pathlib.Path",
+    "vtrace.attribution.result.Attribution",
+    "vtrace.types.Trace | vtrace.attribution.result.Attribution",
     "Literal['image'] | Literal['question'] | Literal['template'] | Literal['response']",
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow

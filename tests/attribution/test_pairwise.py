@@ -105,7 +105,7 @@ def test_attention_times_writes_rebuilds_every_update(which, request):
 @pytest.mark.parametrize("which", ["pinhole", "random_lvlm"])
 @pytest.mark.parametrize("centring", [True, False])
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "streamed"])
-def test_captured_matrix_equals_the_pseudocode_on_a_real_model(which, centring, keep, request):
+def test_the_matrix_of_an_instrumented_pass_equals_the_pseudocode_on_a_real_model(which, centring, keep, request):
     lvlm = request.getfixturevalue(which)
     trace = request.getfixturevalue("trace" if which == "pinhole" else "random_trace")
     arguments = encode_trace(lvlm, trace)

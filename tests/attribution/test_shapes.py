@@ -32,7 +32,7 @@ def test_a_layer_whose_parts_do_not_fit_is_refused(session):
         lambda: centre_values(torch.zeros(5, 4), [torch.arange(2)]),
         lambda: PairwiseMatrix(5, [torch.zeros(2)]),
     ],
-)  # fmt: skip
+)
 def test_tensors_of_the_wrong_shape_are_refused(call):
     with pytest.raises(TypeCheckError):
         call()

@@ -186,10 +186,17 @@ def logged(number, target, response="It is red.\nFinal answer: A", **more):
     """A line as lmms-eval writes it: responses wrapped in lists, and once only if filtering changed nothing."""
     return json.dumps(
         {
-            "doc_id": number, "target": target, "filtered_resps": [response], "input": "Which colour is shown?\nThink.",
-            "doc_hash": "0", "prompt_hash": "0", "target_hash": "0", "average": {"score": 1.0}, **more,
+            "doc_id": number,
+            "target": target,
+            "filtered_resps": [response],
+            "input": "Which colour is shown?\nThink.",
+            "doc_hash": "0",
+            "prompt_hash": "0",
+            "target_hash": "0",
+            "average": {"score": 1.0},
+            **more,
         }
-    )  # fmt: skip
+    )
 
 
 def test_answers_that_lmms_eval_logged_become_traces(run, pinhole, tmp_path):
@@ -197,10 +204,9 @@ def test_answers_that_lmms_eval_logged_become_traces(run, pinhole, tmp_path):
     log = tmp_path / "samples_mmstar.jsonl"
     cut = logged(0, "A", "A", resps=[["It is red.\nFinal answer: A"]])  # a filter kept only the letter
     log.write_text("\n".join([logged(2, "C"), cut]))
-    code, _, _ = run(
-        "evaluate", "--benchmark", "mmstar", "--data", data, "--samples", log, "--system", "", "--methods", "random",
-        "--steps", 2, "--target", "answer", "--out", tmp_path / "run",
-    )  # fmt: skip
+    asked = ("--benchmark", "mmstar", "--data", data, "--samples", log, "--system", "")
+    measured = ("--methods", "random", "--steps", 2, "--target", "answer")
+    code, _, _ = run("evaluate", *asked, *measured, "--out", tmp_path / "run")
     assert code == 0
     items = read_run(tmp_path / "run").rows.item
     assert [(item["key"], item["verdict"], item["finish"]) for item in items] == [

@@ -152,11 +152,19 @@ def test_a_rounding_must_show_its_places():
 
 @pytest.mark.parametrize(
     ("answer", "verdict"),
-    [("Yes", "correct"), ("yes, it is", "correct"), ("No", "wrong"), ("**Yes**.", "correct"),
-    ("Yes, there is no cat", "correct"),
-     ("It is: yes", "correct"), ("yes or no", "unparsed"), ("either yes or no", "unparsed"), ("maybe", "unparsed"),
-     ("nose", "unparsed")],
-)  # fmt: skip
+    [
+        ("Yes", "correct"),
+        ("yes, it is", "correct"),
+        ("No", "wrong"),
+        ("**Yes**.", "correct"),
+        ("Yes, there is no cat", "correct"),
+        ("It is: yes", "correct"),
+        ("yes or no", "unparsed"),
+        ("either yes or no", "unparsed"),
+        ("maybe", "unparsed"),
+        ("nose", "unparsed"),
+    ],
+)
 def test_yes_and_no_are_words(answer, verdict):
     assert grade(Example((), "?", gold=Gold("yesno", ("yes",))), answer) == verdict
 

@@ -38,9 +38,15 @@ def test_mmstar_lists_its_options_in_the_question(tmp_path):
 
 def test_mathvista_has_texts_for_answers_floats_for_precision_and_paths_for_pictures(tmp_path):
     row = {
-        "pid": "7", "question": "How large is it?", "image": "images/7.jpg", "decoded_image": image("blue", "JPEG"),
-        "question_type": "multi_choice", "answer_type": "text", "choices": OPTIONS, "answer": "large",
-    }  # fmt: skip
+        "pid": "7",
+        "question": "How large is it?",
+        "image": "images/7.jpg",
+        "decoded_image": image("blue", "JPEG"),
+        "question_type": "multi_choice",
+        "answer_type": "text",
+        "choices": OPTIONS,
+        "answer": "large",
+    }
     example = only(tmp_path, "mathvista", row)
     assert example.question.endswith("(A) small\n(B) large\n(C) round\n(D) flat")
     assert example.gold.answers == ("B",)
@@ -59,11 +65,15 @@ def test_mathvista_has_texts_for_answers_floats_for_precision_and_paths_for_pict
 
 def test_mmmu_keeps_the_pictures_it_refers_to_and_numbers_them(tmp_path):
     row = {
-        "id": "validation_Art_1", "question": "Compare <image 3> with <image 1>.",
+        "id": "validation_Art_1",
+        "question": "Compare <image 3> with <image 1>.",
         "options": "['it\\'s <image 1>', \"b\"]",
-        "image_1": image("red"), "image_2": image("green"), "image_3": image("blue"), "answer": "A",
+        "image_1": image("red"),
+        "image_2": image("green"),
+        "image_3": image("blue"),
+        "answer": "A",
         "question_type": "multiple-choice",
-    }  # fmt: skip
+    }
     example = only(tmp_path, "mmmu", row)
     assert example.question == "Compare <image 2> with <image 1>.\n(A) it's <image 1>\n(B) b"
     assert [colour_of(example, k) for k in range(2)] == [(255, 0, 0), (0, 0, 255)]
@@ -75,9 +85,13 @@ def test_mmmu_keeps_the_pictures_it_refers_to_and_numbers_them(tmp_path):
 
 def test_mmmu_has_open_questions_some_with_several_answers(tmp_path):
     row = {
-        "id": "validation_Math_1", "question": "How much?", "options": "[]", "image_1": image(), "answer": "12.345",
+        "id": "validation_Math_1",
+        "question": "How much?",
+        "options": "[]",
+        "image_1": image(),
+        "answer": "12.345",
         "question_type": "open",
-    }  # fmt: skip
+    }
     assert grade(only(tmp_path, "mmmu", row), "12.35") == "correct"
     several = only(tmp_path, "mmmu", row | {"answer": "['sedimentary', 'sediment']"})
     assert grade(several, "a kind of sediment") == "correct"
@@ -110,9 +124,13 @@ def test_mmmu_pro_has_three_forms_and_the_seen_one_is_graded_after_reasoning(tmp
 
 def test_mathverse_has_choices_inline_and_versions_without_text(tmp_path):
     row = {
-        "sample_index": "1", "problem_version": "Text Dominant", "image": image(), "answer": "D",
-        "question_type": "multi-choice", "question": "Find the angle. ()\nChoices:\nA:40°\nB:60°\nC:120°\nD:140°",
-    }  # fmt: skip
+        "sample_index": "1",
+        "problem_version": "Text Dominant",
+        "image": image(),
+        "answer": "D",
+        "question_type": "multi-choice",
+        "question": "Find the angle. ()\nChoices:\nA:40°\nB:60°\nC:120°\nD:140°",
+    }
     example = only(tmp_path, "mathverse", row)
     assert example.gold.options == ("40°", "60°", "120°", "140°")
     assert grade(example, "140 degrees") == "correct"
@@ -142,9 +160,15 @@ def test_visualpuzzles_is_its_only_split_whatever_that_is_called(tmp_path, file)
 
 def test_hallusionbench_has_texts_for_all_its_numbers(tmp_path):
     row = {
-        "category": "VD", "subcategory": "figure", "set_id": "0", "figure_id": "1", "question_id": "2",
-        "question": "Is it round?", "gt_answer": "0", "image": image(),
-    }  # fmt: skip
+        "category": "VD",
+        "subcategory": "figure",
+        "set_id": "0",
+        "figure_id": "1",
+        "question_id": "2",
+        "question": "Is it round?",
+        "gt_answer": "0",
+        "image": image(),
+    }
     write_parquet(tmp_path / "data" / "image-00000-of-00001.parquet", "hallusionbench", [row])
     write_parquet(tmp_path / "data" / "non_image-00000-of-00001.parquet", "hallusionbench", [row | {"image": None}] * 3)
     benchmark = find_benchmark("hallusionbench", tmp_path)
@@ -170,9 +194,14 @@ def test_realworldqa_asks_for_no_curt_answer(tmp_path):
 
 def test_mathvision_has_options_that_are_drawn(tmp_path):
     row = {
-        "id": "3", "question": "Which piece? <image1>", "options": list("ABCDE"), "image": "images/3.jpg",
-        "decoded_image": image(), "answer": "E", "level": 2,
-    }  # fmt: skip
+        "id": "3",
+        "question": "Which piece? <image1>",
+        "options": list("ABCDE"),
+        "image": "images/3.jpg",
+        "decoded_image": image(),
+        "answer": "E",
+        "level": 2,
+    }
     example = only(tmp_path, "mathvision", row)
     assert example.question == "Which piece? <image1>\nChoose from A, B, C, D, E in the picture."
     assert grade(example, r"\boxed{E}") == "correct"
@@ -190,9 +219,14 @@ def test_options_inside_a_question_may_hold_commas_and_letters():
 @pytest.mark.parametrize("name", PUBLIC_BENCHMARKS)
 def test_every_benchmark_opens_from_a_table_of_vlmevalkit(tmp_path, name):
     row = {
-        "index": "9", "image": base64_png("blue"), "question": 'Which "one"?\nLook\twell.', "A": "small", "B": "large",
-        "answer": "B", "category": "x",
-    }  # fmt: skip
+        "index": "9",
+        "image": base64_png("blue"),
+        "question": 'Which "one"?\nLook\twell.',
+        "A": "small",
+        "B": "large",
+        "answer": "B",
+        "category": "x",
+    }
     write_tsv(tmp_path / f"{PUBLIC_BENCHMARKS[name].tsv}.tsv", [row, row | {"index": "10"}])
     benchmark = find_benchmark(name, tmp_path)
     example = benchmark.example(0)

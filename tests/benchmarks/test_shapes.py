@@ -49,8 +49,9 @@ def test_pictures_are_crowded_and_full_of_distractors(samples):
     assert all(6 <= len(s.scene.things) <= 10 for s in samples)
     sharing = [
         any(t.colour == o.colour or t.shape == o.shape for o in s.scene.things if o is not t)
-        for s in samples for t in s.scene.things
-    ]  # fmt: skip
+        for s in samples
+        for t in s.scene.things
+    ]
     assert np.mean(sharing) > 0.97
 
 

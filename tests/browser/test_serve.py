@@ -20,8 +20,11 @@ from vtrace.faithfulness.run import evaluate
 pytestmark = pytest.mark.browser
 SCREENSHOTS = Path(__file__).parents[1] / "screenshots"
 NASTY = "Is <script>hacked=1</script><img src=x onerror='hacked=1'> here?"
-SCREENS = [(f"{wide}-{scheme}", size, scheme) for wide, size in (("wide", (1280, 860)), ("narrow", (390, 844)))
-           for scheme in ("light", "dark")]  # fmt: skip
+SCREENS = [
+    (f"{width}-{scheme}", size, scheme)
+    for width, size in (("wide", (1280, 860)), ("narrow", (390, 844)))
+    for scheme in ("light", "dark")
+]
 
 PLACES = {  # and what is there once it is shown
     "history": ".cards",
@@ -108,14 +111,18 @@ def test_pictures_are_dropped_counted_and_removed(browser, client):
       data.items.add(file("b.png"));
       document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true}));
     }"""
+    posted: list[str] = []
     with tab(browser, client) as page:
+        page.on("request", lambda request: request.method == "POST" and posted.append(request.url))
         page.wait_for_selector(".drop")
         page.evaluate(drop, list(picture()))
         assert page.locator(".gallery figure").count() == 2
         page.click("[aria-label='Remove a.png']")
         assert page.locator(".gallery figure").count() == 1
+        page.fill("#question", "  ")  # the browser itself stops an empty field
         page.click("button[type=submit]:has-text('Explain')")
-        assert page.locator("iframe").count() == 0, "a question is needed"
+        assert page.inner_text(".notice.bad") == "Type a question about the picture."
+        assert posted == []
 
 
 def test_what_was_written_is_shown_and_never_run(browser, client):

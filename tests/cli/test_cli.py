@@ -106,10 +106,10 @@ def test_json_on_stdout_is_the_attribution(run):
 def test_every_output_at_once(run, picture, tmp_path):
     names = ["a.json", "a.html", "a.png", "trace.json"]
     places = [tmp_path / name for name in names]
-    code, _, err = run(
-        "explain", picture, "Name the shapes in row 2.", "--json", places[0], "--html", places[1], "--png", places[2],
-        "--save-trace", places[3], "--target", "reasoning",
-    )  # fmt: skip
+    outputs = [
+        part for pair in zip(("--json", "--html", "--png", "--save-trace"), places, strict=True) for part in pair
+    ]
+    code, _, err = run("explain", picture, "Name the shapes in row 2.", *outputs, "--target", "reasoning")
     assert code == 0
     assert sorted(err.splitlines()) == sorted(f"wrote {place}" for place in places)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(names)
@@ -131,10 +131,8 @@ def test_a_supplied_response(run, picture):
 
 
 def test_ablation_switches_reach_the_result(run):
-    code, out, _ = run(
-        "explain", "--json", "-", "--gamma", "0.5", "--no-centring", "--no-multihop", "--hops", "3", "--no-calibrate",
-        "--calibrate-on", "target", "--receivers", "token",
-    )  # fmt: skip
+    switches = "--gamma 0.5 --no-centring --no-multihop --hops 3 --no-calibrate --calibrate-on target --receivers token"
+    code, out, _ = run("explain", "--json", "-", *switches.split())
     assert code == 0
     assert json.loads(out)["options"] == {
         "gamma": 0.5,

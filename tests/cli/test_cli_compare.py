@@ -47,10 +47,8 @@ def test_quick_methods_are_compared_without_being_named(run, tmp_path, monkeypat
 
 
 def test_options_are_set_per_method_and_recorded(run):
-    code, out, _ = run(
-        "compare", "--methods", "flowtracer,ifr", "--set", "flowtracer.mode=flow", "--set", "ifr.threshold=0.5",
-        "--calibrated", "--json", "-",
-    )  # fmt: skip
+    options = "--set flowtracer.mode=flow --set ifr.threshold=0.5 --calibrated"
+    code, out, _ = run("compare", "--methods", "flowtracer,ifr", *options.split(), "--json", "-")
     assert code == 0
     methods = json.loads(out)["methods"]
     assert methods["flowtracer"]["options"]["mode"] == "flow"

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -64,28 +61,43 @@ def test_a_second_run_measures_nothing_again_and_more_methods_can_join(pinhole, 
     assert len(joined) == len(before) + 8  # targets, settings, directions
 
 
+STOPS_IN_THE_SECOND_ITEM = """
+import sys
+
+from vtrace.cli.main import main
+from vtrace.faithfulness.likelihoods import ResponseLikelihoods
+
+measured, curves = [], ResponseLikelihoods.curves
+
+
+def stopping(self, *args, **kwargs):
+    measured.append(curves(self, *args, **kwargs))
+    if len(measured) == 2:
+        print("stopped", flush=True)
+        sys.stdin.read()
+    return measured[-1]
+
+
+ResponseLikelihoods.curves = stopping
+main()
+"""
+
+
 @pytest.mark.slow
-def test_a_run_killed_at_any_moment_completes_to_the_same_rows(run_folder, tmp_path):
-    command = [
-        sys.executable, "-m", "vtrace.cli", "evaluate", "--benchmark", "shapes-dev", "--methods", "random,attention",
-        "--target", "response,answer", "--steps", "3", "--limit", "3", "--out", tmp_path,
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def test_a_run_killed_inside_an_item_completes_to_the_same_rows(run_folder, tmp_path):
+    arguments = ["evaluate", "--benchmark", "shapes-dev", "--methods", "random,attention"]
+    arguments += ["--target", "response,answer", "--steps", "3", "--limit", "3", "--out", str(tmp_path)]
     path = tmp_path / "run.sqlite"
-    for _ in range(600):  # until the first item is there
-        time.sleep(0.1)
-        if path.exists() and path.with_name("run.sqlite-wal").exists():
-            try:
-                if rows(path):
-                    break
-            except sqlite3.OperationalError:
-                pass
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert len(rows(path)) < len(rows(run_folder / "run.sqlite"))  # killed before it was done
+    killed = [sys.executable, "-c", STOPS_IN_THE_SECOND_ITEM, *arguments]
+    with subprocess.Popen(killed, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "stopped\n"
+        process.kill()
+    whole = rows(run_folder / "run.sqlite")
+    assert [row[:5] for row in rows(path)] == [row[:5] for row in whole if row[0] == "dev-00000"]
+    command = [sys.executable, "-m", "vtrace.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(path)
-    ours, whole = rows(path), rows(run_folder / "run.sqlite")
+    ours = rows(path)
     assert [row[:5] for row in ours] == [row[:5] for row in whole]
     np.testing.assert_allclose([row[5:7] for row in ours], [row[5:7] for row in whole], rtol=1e-6)
     assert markdown(tabulate(read_run(tmp_path)), True) == markdown(tabulate(read_run(run_folder)), True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from support.pages import DOCS, names_in, table_under
+from support.pages import names_in, table_under
 from vtrace.lvlm.families.supported import FAMILIES, REFUSED
 
 PAGE = "models.md"
@@ -18,9 +16,3 @@ def test_the_page_lists_every_family_with_its_model_types_and_status():
 def test_the_page_lists_every_refused_model_type_with_its_reason():
     listed = {kind: reason for kinds, reason in table_under(PAGE, "model type") for kind in names_in(kinds)}
     assert listed == REFUSED
-
-
-def test_the_page_names_test_files_that_exist():
-    named = re.findall(r"`((?:tests|examples|src)/[\w/.]+)`", (DOCS / PAGE).read_text("utf-8"))
-    assert named
-    assert [path for path in named if not (DOCS.parent / path).exists()] == []

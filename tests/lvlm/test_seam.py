@@ -73,13 +73,13 @@ def test_padded_sets_in_one_batch_equal_one_at_a_time(pinhole, trace, monkeypatc
     )
 
 
-def test_capture_does_not_change_the_pass_and_leaves_the_model_as_it_was(pinhole, trace):
+def test_an_instrumented_pass_changes_nothing_and_leaves_the_model_as_it_was(pinhole, trace):
     arguments = encode_trace(pinhole, trace)
     decoder = pinhole.seam.decoder
     before = (decoder.config._attn_implementation, pinhole.model.model.rope_deltas)
     plain = pinhole.seam.log_probabilities(arguments, torch.tensor(trace.ids), trace.prompt_length)[0]
-    captured = TraceSession(pinhole.seam, trace, arguments).clean()
-    torch.testing.assert_close(captured, plain, rtol=0, atol=0)
+    instrumented = TraceSession(pinhole.seam, trace, arguments).clean()
+    torch.testing.assert_close(instrumented, plain, rtol=0, atol=0)
     assert (decoder.config._attn_implementation, pinhole.model.model.rope_deltas) == before
     assert not any(layer.self_attn.o_proj._forward_hooks for layer in decoder.layers)
     assert not decoder._forward_pre_hooks
@@ -98,7 +98,7 @@ def test_the_model_is_restored_after_an_exception(pinhole, trace):
     assert not any(layer.self_attn.o_proj._forward_hooks for layer in decoder.layers)
 
 
-def test_an_eager_model_is_captured_the_same_way(pinhole, trace):
+def test_an_eager_model_is_instrumented_the_same_way(pinhole, trace):
     arguments = encode_trace(pinhole, trace)
     expected = TraceSession(pinhole.seam, trace, arguments).pairwise()
     config = pinhole.seam.decoder.config

@@ -28,9 +28,14 @@ from vtrace.tracing.prompt import encode_trace
 from vtrace.types import Example
 
 QUESTION, RESPONSE = "Where is the red star?", "It is above the cross.\nFinal answer: above"
-OWN = {"smollm3": dict(no_rope_layers=[1, 0]), "qwen2_moe": dict(num_experts=4, num_experts_per_tok=2,
-       moe_intermediate_size=32, shared_expert_intermediate_size=32), "qwen3_moe": families.MOE,
-       "mistral": dict(sliding_window=16)}  # fmt: skip
+OWN = {
+    "smollm3": dict(no_rope_layers=[1, 0]),
+    "qwen2_moe": dict(
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=32
+    ),
+    "qwen3_moe": families.MOE,
+    "mistral": dict(sliding_window=16),
+}
 
 
 @pytest.fixture(scope="module", params=TEXT.model_types)

@@ -24,8 +24,10 @@ from vtrace.tracing.targets import find_target
 
 FEW = ("vtrace", "rollout", "ifr", "gradient", "chefer", "cage", "random")
 BUDGET = {
-    "reagent": {"steps": 3}, "heta": {"probes": 1, "curvature": "finite"}, "ig": {"steps": 4},
-}  # fmt: skip
+    "reagent": {"steps": 3},
+    "heta": {"probes": 1, "curvature": "finite"},
+    "ig": {"steps": 4},
+}
 
 
 def failing(monkeypatch, name, error):
@@ -67,9 +69,9 @@ def test_what_methods_have_in_common_is_computed_once(pinhole, trace, monkeypatc
     assert calls == dict.fromkeys(calls, 1)
 
 
-def test_nothing_is_recorded_for_methods_that_do_not_need_it(pinhole, trace, monkeypatch):
+def test_methods_that_do_not_need_an_instrumented_pass_run_without_one(pinhole, trace, monkeypatch):
     def refuse(self, consumer):
-        raise AssertionError("recorded")
+        raise AssertionError("an instrumented pass")
 
     monkeypatch.setattr(Seam, "capture", refuse)
     assert compare(pinhole, trace, ["random", "gradient", "centre"], "answer").failures == {}
@@ -114,7 +116,7 @@ def test_a_mistake_in_the_program_is_not_taken_for_a_failure(pinhole, trace, mon
         compare(pinhole, trace, ["rollout", "random"])
 
 
-def test_a_model_that_cannot_be_recorded_can_still_be_differentiated(pinhole, trace, monkeypatch):
+def test_a_model_that_cannot_be_instrumented_can_still_be_differentiated(pinhole, trace, monkeypatch):
     def refuse(self, consumer):
         raise ModelError("attention does not go through the interface")
 
@@ -136,7 +138,7 @@ def test_scores_that_are_not_finite_name_the_method_and_the_position(pinhole, tr
 
 def test_gradients_that_are_not_finite_name_the_method_and_the_layer(random_lvlm, random_trace):
     session = TraceSession.open(random_lvlm, random_trace)
-    session.layers()  # recorded before the model breaks, while gradients take a pass of their own
+    session.layers()  # the instrumented pass, before the model breaks; gradients take a pass of their own
     weight = random_lvlm.seam.decoder.layers[1].self_attn.o_proj.weight
     kept = weight.detach().clone()
     with torch.no_grad():

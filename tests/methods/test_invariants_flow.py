@@ -1,4 +1,4 @@
-"""What must hold for methods that read one recorded pass: sums, limits, and rows that equal whole products."""
+"""What must hold for methods that read one instrumented pass: sums, limits, and rows that equal whole products."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from vtrace.methods.registry import METHODS, run_method
 from vtrace.tracing.targets import find_target
 from vtrace.types import Target
 
-# What is recorded
+# The instrumented pass
 
 
-def test_recorded_attention_times_writes_is_every_update(session):
+def test_instrumented_attention_times_writes_is_every_update(session):
     for layer, module in zip(session.layers(), session.seam.decoder.layers, strict=True):
         every = slice(0, len(session.trace))
         written = sum(a @ writes_of(layer, head, every) for head, a in enumerate(maps_of(layer)))
@@ -30,7 +30,7 @@ def test_recorded_attention_times_writes_is_every_update(session):
         close(written if bias is None else written + bias.detach(), layer.update)
 
 
-def test_recorded_residuals_and_updates_are_those_of_an_eager_pass(session):
+def test_instrumented_residuals_and_updates_are_those_of_an_eager_pass(session):
     _, a, x_attn, x_pre, _ = cached_states(session.seam.model, session.seam.decoder, session.arguments)
     for layer in session.layers():
         close(layer.residual, x_pre[layer.index])

@@ -129,10 +129,16 @@ def test_mlps_without_a_rule_are_refused(session, unchanged):
 
 
 GRADIENT_METHODS = {
-    "attnlrp": {}, "attnlrp checkpointed": {"checkpoint": True}, "gradient": {}, "chefer": {},
-    "chefer tokens": {"span": "tokens"}, "glimpse": {}, "ig": {"steps": 1},
-    "heta": {"probes": 1}, "heta finite": {"probes": 1, "curvature": "finite"},
-}  # fmt: skip
+    "attnlrp": {},
+    "attnlrp checkpointed": {"checkpoint": True},
+    "gradient": {},
+    "chefer": {},
+    "chefer tokens": {"span": "tokens"},
+    "glimpse": {},
+    "ig": {"steps": 1},
+    "heta": {"probes": 1},
+    "heta finite": {"probes": 1, "curvature": "finite"},
+}
 
 
 @pytest.mark.parametrize("which", GRADIENT_METHODS)

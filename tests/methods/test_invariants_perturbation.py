@@ -205,9 +205,13 @@ def masked_lm(tmp_path, trace) -> str:
     tokenizer = BertTokenizer(str(tmp_path / "vocab.txt"))
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
         max_position_embeddings=64,
-    )  # fmt: skip
+    )
     BertForMaskedLM(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     return str(tmp_path)
@@ -247,9 +251,12 @@ def test_words_beyond_the_masked_models_length_keep_the_models_own_proposals(pin
 def test_a_masked_language_model_that_is_not_there_is_named(pinhole_session, tmp_path):
     with pytest.raises(ModelError, match="no-such-model"):
         run_method(
-            "reagent", pinhole_session, find_target(pinhole_session.trace, "answer"),
-            sampler=str(tmp_path / "no-such-model"), **QUICK,
-        )  # fmt: skip
+            "reagent",
+            pinhole_session,
+            find_target(pinhole_session.trace, "answer"),
+            sampler=str(tmp_path / "no-such-model"),
+            **QUICK,
+        )
 
 
 # HETA
@@ -286,9 +293,24 @@ def test_a_mask_that_changes_nothing_has_no_information(session):
 
 
 CALIBRATED = [
-    "rollout", "ifr", "flashtrace", "flowtracer", "attnlrp", "alti", "alti-logit", "chefer", "glimpse", "cage",
-    "attention-multihop", "gradient", "attention", "random", "centre", "position", "vtrace",
-]  # fmt: skip
+    "rollout",
+    "ifr",
+    "flashtrace",
+    "flowtracer",
+    "attnlrp",
+    "alti",
+    "alti-logit",
+    "chefer",
+    "glimpse",
+    "cage",
+    "attention-multihop",
+    "gradient",
+    "attention",
+    "random",
+    "centre",
+    "position",
+    "vtrace",
+]
 
 
 @pytest.mark.parametrize("name", CALIBRATED)

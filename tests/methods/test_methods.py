@@ -51,10 +51,14 @@ class Case:
         """Logits of the decoder that is written out in float64."""
         arguments = self.session.arguments
         return lrp.logits(
-            self.session.seam.decoder, self.lvlm.model.lm_head.weight,
-            arguments["inputs_embeds"][0] if embeds is None else embeds, arguments["position_ids"],
-            arguments["deepstack_visual_embeds"] if extras is None else extras, arguments["visual_pos_masks"][0], rule,
-        )  # fmt: skip
+            self.session.seam.decoder,
+            self.lvlm.model.lm_head.weight,
+            arguments["inputs_embeds"][0] if embeds is None else embeds,
+            arguments["position_ids"],
+            arguments["deepstack_visual_embeds"] if extras is None else extras,
+            arguments["visual_pos_masks"][0],
+            rule,
+        )
 
 
 @pytest.fixture(scope="module", params=["pinhole", "random_lvlm"])
@@ -242,10 +246,13 @@ def test_glimpse_equals_its_twin(case, spec):
     target = case.target(spec)
     shares = case.written_out(None).softmax(-1)
     expected = methods.glimpse(
-        case.attention, gradients_of_weights(case, spec, each=True), case.predictors(spec),
-        case.trace.positions("image"), case.trace.positions("question"),
+        case.attention,
+        gradients_of_weights(case, spec, each=True),
+        case.predictors(spec),
+        case.trace.positions("image"),
+        case.trace.positions("question"),
         [shares[p - 1, case.trace.ids[p]] for p in target.positions],
-    )  # fmt: skip
+    )
     # the published sum doubles R in every layer; only relative values matter, and ours leaves the doubling out
     assert_near(case.run("glimpse", spec).scores * 2 ** len(case.session.layers()), expected)
 
@@ -283,10 +290,15 @@ def test_vtrace_among_the_methods_is_vtrace(case, spec):
 def test_relevance_equals_the_rules_written_out(case, spec, rule):
     arguments, positions = case.session.arguments, case.target(spec).positions
     expected = lrp.relevance(
-        case.session.seam.decoder, case.lvlm.model.lm_head.weight, arguments["inputs_embeds"][0],
-        arguments["position_ids"], arguments["deepstack_visual_embeds"], arguments["visual_pos_masks"][0], rule,
+        case.session.seam.decoder,
+        case.lvlm.model.lm_head.weight,
+        arguments["inputs_embeds"][0],
+        arguments["position_ids"],
+        arguments["deepstack_visual_embeds"],
+        arguments["visual_pos_masks"][0],
+        rule,
         [(p - 1, case.trace.ids[p]) for p in positions],
-    )  # fmt: skip
+    )
     found = case.run("attnlrp", spec, rule=rule, sign="signed")
     assert_near(found.scores, expected)
     logits = case.written_out(rule)
@@ -297,10 +309,15 @@ def test_relevance_equals_the_rules_written_out(case, spec, rule):
 def test_gradient_times_input_equals_the_decoder_written_out(case, spec):
     arguments = case.session.arguments
     expected = lrp.relevance(
-        case.session.seam.decoder, case.lvlm.model.lm_head.weight, arguments["inputs_embeds"][0],
-        arguments["position_ids"], arguments["deepstack_visual_embeds"], arguments["visual_pos_masks"][0], None,
+        case.session.seam.decoder,
+        case.lvlm.model.lm_head.weight,
+        arguments["inputs_embeds"][0],
+        arguments["position_ids"],
+        arguments["deepstack_visual_embeds"],
+        arguments["visual_pos_masks"][0],
+        None,
         [(p - 1, case.trace.ids[p]) for p in case.target(spec).positions],
-    )  # fmt: skip
+    )
     assert_near(case.run("gradient", spec, sign="signed").scores, expected)
 
 

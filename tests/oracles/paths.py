@@ -23,10 +23,12 @@ def all_paths(hat: np.ndarray, source: int, receivers: list[int]) -> dict[Path, 
 
 def inflow(hat: np.ndarray) -> np.ndarray:
     """Sum over all paths that end at each position."""
-    return np.array([
-        sum(sum(all_paths(hat, source, [position]).values()) for source in range(position))
-        for position in range(len(hat))
-    ])  # fmt: skip
+    return np.array(
+        [
+            sum(sum(all_paths(hat, source, [position]).values()) for source in range(position))
+            for position in range(len(hat))
+        ]
+    )
 
 
 def credits(hat: np.ndarray, sources: list[int], receivers: list[int]) -> dict[Path, float]:

@@ -20,7 +20,6 @@ from vtrace.report.attribution.figure import attribution_figure
 from vtrace.report.attribution.notebook import attribution_html
 from vtrace.report.documents import attribution_document, from_document
 from vtrace.report.wording import calibration_details, calibration_sentence, percent
-from vtrace.system.files import write_atomically
 from vtrace.types import Calibration
 from vtrace.viewer.palette import DARK_STOPS, STOPS, colour
 
@@ -176,19 +175,6 @@ def test_the_scale_darkens_steadily():
 def test_unknown_endings_are_refused(attribution, tmp_path, name):
     with pytest.raises(InputError, match=r"\.json, \.html or \.png"):
         attribution.save(tmp_path / name)
-
-
-def test_nothing_half_written_stays_behind(tmp_path):
-    (tmp_path / "kept.txt").write_text("old")
-
-    def fail(file):
-        file.write_text("half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "kept.txt", fail)
-    assert (tmp_path / "kept.txt").read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["kept.txt"]
 
 
 def test_an_unwritable_place_is_an_input_error(attribution, tmp_path):

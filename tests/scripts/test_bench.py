@@ -80,4 +80,4 @@ def test_viewer_is_small_and_quick_at_1500_tokens(browser):  # the fixture skips
     assert (found["tokens"], found["response"]) == (1500, 500)
     assert found["megabytes"] <= found["limits"]["megabytes"]
     assert found["largest_share_error"] < 0.005
-    assert found["retarget_processor_ms"] < found["limits"]["retarget_ms"]  # wall-clock time is the machine's
+    assert 3 * found["retarget_processor_ms"] < found["open_processor_ms"]  # of one page; a tenth is usual

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 import weakref
 import zlib
 from dataclasses import replace
@@ -294,10 +295,14 @@ def test_stopping_finishes_what_runs_and_records_what_waits(pinhole, tmp_path):
     with serving(gate, tmp_path / "history.sqlite") as client:
         running, waiting = (client.ask(example="test-00011")[2]["id"] for _ in range(2))
         client.wait(running, "running")
+        stopping = threading.Thread(target=client.service.stop)
+        stopping.start()
+        client.wait(waiting, "interrupted")  # while the model of the other is still loading
         gate.opened.set()
+        stopping.join(PATIENCE)
     with serving(gate, tmp_path / "history.sqlite", grace=0.2) as client:
         assert client.get(f"/api/explanations/{running}")[1]["status"] == "done"
-        assert client.get(f"/api/explanations/{waiting}")[1]["status"] in ("done", "interrupted")
+        assert client.get(f"/api/explanations/{waiting}")[1]["status"] == "interrupted"
         gate.opened.clear()
         stuck = client.ask(example="test-00011")[2]["id"]
         client.wait(stuck, "running")

@@ -125,8 +125,11 @@ def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinho
     monkeypatch.setattr("vtrace.studies.balanced_answers.trace", fail)
     found = measure_study(tiny, replace(setup, benchmark=changed), tmp_path / "tiny", 4).found
     assert [(key, rows.item[0]["correct"]) for key, rows in found.items()] == [
-        ("dev-00000", True), ("dev-00001", True), ("dev-00003", False), ("dev-00004", False),
-    ]  # fmt: skip
+        ("dev-00000", True),
+        ("dev-00001", True),
+        ("dev-00003", False),
+        ("dev-00004", False),
+    ]
     with StudyStore(tmp_path / "tiny", {}) as store:
         assert len(store.verdicts()) == 5  # the search stops when it has enough
     assert run_study("tiny", pinhole, changed, tmp_path, limit=4)[0].read_text() == text

@@ -90,9 +90,13 @@ def mmstar_rows(count=3) -> list[dict]:
     colours = ["red", "green", "blue"]
     return [
         {
-            "index": n, "image": image(colours[n % 3]), "answer": "ABC"[n % 3], "category": "coarse perception",
+            "index": n,
+            "image": image(colours[n % 3]),
+            "answer": "ABC"[n % 3],
+            "category": "coarse perception",
             "question": "Which colour is shown?\nOptions: A: red, as of a rose, B: green, C: blue, D: none of these",
-            "l2_category": "image scene", "meta_info": {"source": "here", "split": "val", "image_path": f"{n}.png"},
+            "l2_category": "image scene",
+            "meta_info": {"source": "here", "split": "val", "image_path": f"{n}.png"},
         }
         for n in range(count)
-    ]  # fmt: skip
+    ]

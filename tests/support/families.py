@@ -30,19 +30,35 @@ def tokenizer(*special: str, **roles: str) -> Qwen2Tokenizer:
     vocab |= {token: len(vocab) + k for k, token in enumerate(named)}
     extra = roles or [*named][1:]
     return Qwen2Tokenizer(
-        vocab=vocab, merges=[tuple(m) for m in model["merges"]], eos_token="<|im_end|>", pad_token="<|endoftext|>",
-        extra_special_tokens=extra, model_max_length=4096,
-    )  # fmt: skip
+        vocab=vocab,
+        merges=[tuple(m) for m in model["merges"]],
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        extra_special_tokens=extra,
+        model_max_length=4096,
+    )
 
 
 def text_config(words: Qwen2Tokenizer, **more) -> dict:
     """Heads that do not fill the width, and share keys."""
-    return dict(
-        vocab_size=len(words), hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=2048, initializer_range=0.2,
-        tie_word_embeddings=False, pad_token_id=words.pad_token_id, bos_token_id=None,
-        eos_token_id=words.eos_token_id,
-    ) | more  # fmt: skip
+    return (
+        dict(
+            vocab_size=len(words),
+            hidden_size=48,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            max_position_embeddings=2048,
+            initializer_range=0.2,
+            tie_word_embeddings=False,
+            pad_token_id=words.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=words.eos_token_id,
+        )
+        | more
+    )
 
 
 def vision_config(**more) -> dict:
@@ -73,26 +89,43 @@ def qwen(kind: str, vision: dict, text: dict, processor: str):
     words = tokenizer(*marks)
     patch = vision.pop("pixels")
     images = transformers.Qwen2VLImageProcessorPil(
-        patch_size=patch, merge_size=2, temporal_patch_size=2, **IMAGE,
+        patch_size=patch,
+        merge_size=2,
+        temporal_patch_size=2,
+        **IMAGE,
         size={"shortest_edge": 6 * (2 * patch) ** 2, "longest_edge": 12 * (2 * patch) ** 2},
-    )  # fmt: skip
+    )
     config = getattr(transformers, f"{kind}Config")(
-        text_config=text_config(words, **text), vision_config=vision, tie_word_embeddings=False,
+        text_config=text_config(words, **text),
+        vision_config=vision,
+        tie_word_embeddings=False,
         **ids(
-            words, image_token_id=marks[3], video_token_id=marks[4], vision_start_token_id=marks[0],
+            words,
+            image_token_id=marks[3],
+            video_token_id=marks[4],
+            vision_start_token_id=marks[0],
             vision_end_token_id=marks[1],
         ),
-    )  # fmt: skip
+    )
     whole = image_only(getattr(transformers, processor))
     shown = template("<|vision_start|><|image_pad|><|vision_end|>")
     return f"{kind}ForConditionalGeneration", config, whole(images, words, chat_template=shown)
 
 
 QWEN3_VISION = dict(
-    pixels=16, depth=2, hidden_size=32, num_heads=2, intermediate_size=48, patch_size=16, spatial_merge_size=2,
-    temporal_patch_size=2, out_hidden_size=48, num_position_embeddings=64, deepstack_visual_indexes=[0],
+    pixels=16,
+    depth=2,
+    hidden_size=32,
+    num_heads=2,
+    intermediate_size=48,
+    patch_size=16,
+    spatial_merge_size=2,
+    temporal_patch_size=2,
+    out_hidden_size=48,
+    num_position_embeddings=64,
+    deepstack_visual_indexes=[0],
     initializer_range=0.2,
-)  # fmt: skip
+)
 
 
 def qwen3_vl():
@@ -107,9 +140,17 @@ def qwen3_vl_moe():
 
 def qwen2_vl():
     vision = dict(
-        pixels=14, depth=2, embed_dim=32, num_heads=2, mlp_ratio=2, patch_size=14, spatial_merge_size=2,
-        temporal_patch_size=2, hidden_size=48, initializer_range=0.2,
-    )  # fmt: skip
+        pixels=14,
+        depth=2,
+        embed_dim=32,
+        num_heads=2,
+        mlp_ratio=2,
+        patch_size=14,
+        spatial_merge_size=2,
+        temporal_patch_size=2,
+        hidden_size=48,
+        initializer_range=0.2,
+    )
     return qwen(
         "Qwen2VL",
         vision,
@@ -120,9 +161,19 @@ def qwen2_vl():
 
 def qwen2_5_vl():
     vision = dict(
-        pixels=14, depth=2, hidden_size=32, num_heads=2, intermediate_size=48, patch_size=14, spatial_merge_size=2,
-        temporal_patch_size=2, out_hidden_size=48, window_size=56, fullatt_block_indexes=[1], initializer_range=0.2,
-    )  # fmt: skip
+        pixels=14,
+        depth=2,
+        hidden_size=32,
+        num_heads=2,
+        intermediate_size=48,
+        patch_size=14,
+        spatial_merge_size=2,
+        temporal_patch_size=2,
+        out_hidden_size=48,
+        window_size=56,
+        fullatt_block_indexes=[1],
+        initializer_range=0.2,
+    )
     text = mrope() | dict(num_attention_heads=3, num_key_value_heads=1)
     return qwen("Qwen2_5_VL", vision, text, "Qwen2_5_VLProcessor")
 
@@ -132,24 +183,43 @@ def glm(kind: str, text: dict):
         "<|begin_of_video|>", "<|end_of_video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|image|>", "<|video|>"
     )
     images = transformers.Glm4vImageProcessorPil(
-        patch_size=14, merge_size=2, temporal_patch_size=2, **IMAGE,
+        patch_size=14,
+        merge_size=2,
+        temporal_patch_size=2,
+        **IMAGE,
         size={"shortest_edge": 6 * 28 * 28, "longest_edge": 24 * 28 * 28},
-    )  # fmt: skip
+    )
     config = getattr(transformers, f"{kind}Config")(
-        text_config=text_config(words, **text, rope_parameters=dict(
-            rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1], partial_rotary_factor=0.5
-        )),
+        text_config=text_config(
+            words,
+            **text,
+            rope_parameters=dict(
+                rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1], partial_rotary_factor=0.5
+            ),
+        ),
         vision_config=dict(
-            depth=2, hidden_size=32, num_heads=2, intermediate_size=48, patch_size=14, spatial_merge_size=2,
-            temporal_patch_size=2, out_hidden_size=48, image_size=56, initializer_range=0.2,
+            depth=2,
+            hidden_size=32,
+            num_heads=2,
+            intermediate_size=48,
+            patch_size=14,
+            spatial_merge_size=2,
+            temporal_patch_size=2,
+            out_hidden_size=48,
+            image_size=56,
+            initializer_range=0.2,
         ),
         tie_word_embeddings=False,
         **ids(
-            words, image_token_id="<|image|>", video_token_id="<|video|>", image_start_token_id="<|begin_of_image|>",
-            image_end_token_id="<|end_of_image|>", video_start_token_id="<|begin_of_video|>",
+            words,
+            image_token_id="<|image|>",
+            video_token_id="<|video|>",
+            image_start_token_id="<|begin_of_image|>",
+            image_end_token_id="<|end_of_image|>",
+            video_start_token_id="<|begin_of_video|>",
             video_end_token_id="<|end_of_video|>",
         ),
-    )  # fmt: skip
+    )
     shown = template("<|begin_of_image|><|image|><|end_of_image|>")
     whole = image_only(transformers.Glm4vProcessor)
     return f"{kind}ForConditionalGeneration", config, whole(images, words, chat_template=shown)
@@ -160,10 +230,18 @@ def glm4v():
 
 
 def glm4v_moe():
-    return glm("Glm4vMoe", dict(
-        moe_intermediate_size=32, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, n_group=1,
-        topk_group=1, first_k_dense_replace=1,
-    ))  # fmt: skip
+    return glm(
+        "Glm4vMoe",
+        dict(
+            moe_intermediate_size=32,
+            n_routed_experts=4,
+            num_experts_per_tok=2,
+            n_shared_experts=1,
+            n_group=1,
+            topk_group=1,
+            first_k_dense_replace=1,
+        ),
+    )
 
 
 def internvl():
@@ -177,8 +255,10 @@ def internvl():
     config = transformers.InternVLConfig(
         text_config=dict(model_type="qwen3", **text_config(words)),
         vision_config=vision_config(image_size=[32, 32], patch_size=[8, 8], attention_bias=True),
-        image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"), image_seq_length=4, downsample_ratio=0.5,
-    )  # fmt: skip
+        image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"),
+        image_seq_length=4,
+        downsample_ratio=0.5,
+    )
     whole = image_only(transformers.InternVLProcessor)
     processor = whole(images, words, image_seq_length=4, chat_template=template("<IMG_CONTEXT>"))
     return "InternVLForConditionalGeneration", config, processor
@@ -192,12 +272,17 @@ def llava():
     config = transformers.LlavaConfig(
         text_config=dict(model_type="llama", **text_config(words)),
         vision_config=dict(model_type="clip_vision_model", image_size=32, patch_size=8, **vision_config()),
-        image_token_index=words.convert_tokens_to_ids("<image>"), vision_feature_layer=-2,
-    )  # fmt: skip
+        image_token_index=words.convert_tokens_to_ids("<image>"),
+        vision_feature_layer=-2,
+    )
     processor = transformers.LlavaProcessor(
-        images, words, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        images,
+        words,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
         chat_template=template("<image>\\n"),
-    )  # fmt: skip
+    )
     return "LlavaForConditionalGeneration", config, processor
 
 
@@ -212,13 +297,19 @@ def llava_next():
     config = transformers.LlavaNextConfig(
         text_config=dict(model_type="mistral", **text_config(words, sliding_window=24)),
         vision_config=dict(model_type="clip_vision_model", image_size=32, patch_size=8, **vision_config()),
-        image_token_index=words.convert_tokens_to_ids("<image>"), image_grid_pinpoints=PINPOINTS,
-        vision_feature_layer=-2, tie_word_embeddings=False,
-    )  # fmt: skip
+        image_token_index=words.convert_tokens_to_ids("<image>"),
+        image_grid_pinpoints=PINPOINTS,
+        vision_feature_layer=-2,
+        tie_word_embeddings=False,
+    )
     processor = transformers.LlavaNextProcessor(
-        images, words, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        images,
+        words,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
         chat_template=template("<image>\\n"),
-    )  # fmt: skip
+    )
     return "LlavaNextForConditionalGeneration", config, processor
 
 
@@ -231,14 +322,20 @@ def llava_onevision():
         text_config=dict(model_type="qwen2", **text_config(words, num_attention_heads=3, num_key_value_heads=1)),
         vision_config=dict(model_type="siglip_vision_model", image_size=32, patch_size=8, **vision_config()),
         image_token_index=words.convert_tokens_to_ids("<image>"),
-        video_token_index=words.convert_tokens_to_ids("<video>"), image_grid_pinpoints=PINPOINTS,
-        vision_feature_layer=-1, vision_feature_select_strategy="full", tie_word_embeddings=False,
-    )  # fmt: skip
+        video_token_index=words.convert_tokens_to_ids("<video>"),
+        image_grid_pinpoints=PINPOINTS,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+        tie_word_embeddings=False,
+    )
     whole = image_only(transformers.LlavaOnevisionProcessor)
     processor = whole(
-        images, words, num_image_tokens=16, vision_feature_select_strategy="full",
+        images,
+        words,
+        num_image_tokens=16,
+        vision_feature_select_strategy="full",
         chat_template=template("<image>\\n"),
-    )  # fmt: skip
+    )
     return "LlavaOnevisionForConditionalGeneration", config, processor
 
 
@@ -251,9 +348,11 @@ def idefics(kind: str):
     config = getattr(transformers, f"{kind}Config")(
         text_config=dict(model_type="llama", **text_config(words)),
         vision_config=vision_config(image_size=32, patch_size=8),
-        image_token_id=words.convert_tokens_to_ids("<image>"), scale_factor=2, tie_word_embeddings=False,
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        scale_factor=2,
+        tie_word_embeddings=False,
         pad_token_id=words.pad_token_id,
-    )  # fmt: skip
+    )
     whole = getattr(transformers, f"{kind}Processor")
     processor = image_only(whole)(
         images,
@@ -278,16 +377,22 @@ def gemma3():
     images = transformers.Gemma3ImageProcessorPil(size={"height": 32, "width": 32}, **IMAGE)
     config = transformers.Gemma3Config(
         text_config=text_config(
-            words, num_hidden_layers=3, sliding_window=16, query_pre_attn_scalar=16,
+            words,
+            num_hidden_layers=3,
+            sliding_window=16,
+            query_pre_attn_scalar=16,
             layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         ),
-        vision_config=dict(image_size=32, patch_size=4, **vision_config()), mm_tokens_per_image=16,
+        vision_config=dict(image_size=32, patch_size=4, **vision_config()),
+        mm_tokens_per_image=16,
         **ids(
-            words, boi_token_index="<start_of_image>", eoi_token_index="<end_of_image>",
+            words,
+            boi_token_index="<start_of_image>",
+            eoi_token_index="<end_of_image>",
             image_token_index="<image_soft_token>",
         ),
         tie_word_embeddings=False,
-    )  # fmt: skip
+    )
     processor = transformers.Gemma3Processor(images, words, template("<start_of_image>"), image_seq_length=16)
     return "Gemma3ForConditionalGeneration", config, processor
 
@@ -303,9 +408,12 @@ def paligemma():
         vision_config=dict(
             model_type="siglip_vision_model", image_size=32, patch_size=8, vision_use_head=False, **vision_config()
         ),
-        image_token_index=words.convert_tokens_to_ids("<image>"), projection_dim=48, hidden_size=48,
-        vocab_size=len(words), tie_word_embeddings=False,
-    )  # fmt: skip
+        image_token_index=words.convert_tokens_to_ids("<image>"),
+        projection_dim=48,
+        hidden_size=48,
+        vocab_size=len(words),
+        tie_word_embeddings=False,
+    )
     return "PaliGemmaForConditionalGeneration", config, processor
 
 
@@ -330,39 +438,62 @@ def pixtral_parts(patch: int, merge: int):
         images, words, patch_size=patch, spatial_merge_size=merge, chat_template=template("[IMG]")
     )
     vision = dict(
-        model_type="pixtral", image_size=5 * patch * merge, patch_size=patch, head_dim=16,
+        model_type="pixtral",
+        image_size=5 * patch * merge,
+        patch_size=patch,
+        head_dim=16,
         **vision_config(),
-    )  # fmt: skip
+    )
     return words, processor, vision
 
 
 def mistral3():
     words, processor, vision = pixtral_parts(patch=8, merge=2)
     config = transformers.Mistral3Config(
-        text_config=dict(model_type="mistral", **text_config(words, sliding_window=None)), vision_config=vision,
-        image_token_index=words.convert_tokens_to_ids("[IMG]"), spatial_merge_size=2, vision_feature_layer=-1,
+        text_config=dict(model_type="mistral", **text_config(words, sliding_window=None)),
+        vision_config=vision,
+        image_token_index=words.convert_tokens_to_ids("[IMG]"),
+        spatial_merge_size=2,
+        vision_feature_layer=-1,
         tie_word_embeddings=False,
-    )  # fmt: skip
+    )
     return "Mistral3ForConditionalGeneration", config, processor
 
 
 def pixtral():
     words, processor, vision = pixtral_parts(patch=8, merge=1)
     config = transformers.LlavaConfig(
-        text_config=dict(model_type="mistral", **text_config(words, sliding_window=None)), vision_config=vision,
-        image_token_index=words.convert_tokens_to_ids("[IMG]"), vision_feature_layer=-1,
-        vision_feature_select_strategy="full", tie_word_embeddings=False,
-    )  # fmt: skip
+        text_config=dict(model_type="mistral", **text_config(words, sliding_window=None)),
+        vision_config=vision,
+        image_token_index=words.convert_tokens_to_ids("[IMG]"),
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+        tie_word_embeddings=False,
+    )
     return "LlavaForConditionalGeneration", config, processor
 
 
 BUILDERS = {
-    f.__name__: f
-    for f in (
-        qwen3_vl, qwen3_vl_moe, internvl, qwen2_5_vl, qwen2_vl, llava, llava_next, llava_onevision, idefics3, smolvlm,
-        gemma3, paligemma, mistral3, pixtral, glm4v, glm4v_moe,
+    builder.__name__: builder
+    for builder in (
+        qwen3_vl,
+        qwen3_vl_moe,
+        internvl,
+        qwen2_5_vl,
+        qwen2_vl,
+        llava,
+        llava_next,
+        llava_onevision,
+        idefics3,
+        smolvlm,
+        gemma3,
+        paligemma,
+        mistral3,
+        pixtral,
+        glm4v,
+        glm4v_moe,
     )
-}  # fmt: skip
+}
 
 
 def write(name: str, folder: Path) -> Path:

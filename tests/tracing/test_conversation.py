@@ -63,8 +63,12 @@ def runs(trace, kind):
 
 
 def test_the_prompt_is_what_the_template_says(pinhole, talk, chat):
-    bare = [{**m, "content": m["content"] if isinstance(m["content"], str) else
-             [{"type": "image"} if p["type"] == "image" else p for p in m["content"]]} for m in chat]  # fmt: skip
+    def bare_content(content):
+        if isinstance(content, str):
+            return content
+        return [{"type": "image"} if part["type"] == "image" else part for part in content]
+
+    bare = [{**message, "content": bare_content(message["content"])} for message in chat]
     system = {"role": "system", "content": [text(talk.system)]}
     whole = pinhole.processor.apply_chat_template([system, *bare], add_generation_prompt=True)
     pieces = whole.split("<|image_pad|>")
@@ -101,7 +105,7 @@ def test_a_conversation_survives_its_file_and_is_explained_from_it(pinhole, talk
     np.testing.assert_allclose(vtrace.attribute(pinhole, loaded).scores, vtrace.attribute(pinhole, talk).scores)
 
 
-def test_what_an_earlier_turn_said_can_be_evidence(pinhole, talk):
+def test_what_an_earlier_turn_said_is_a_ranked_input(pinhole, talk):
     ranking = vtrace.attribute(pinhole, talk).ranking()
     assert {"column"} <= {item.label for item in ranking if item.kind == "question" and item.score > 0}
     assert {item.image for item in ranking if item.kind == "image" and item.score > 0} == {0, 1}
@@ -152,7 +156,7 @@ def test_two_pictures_have_a_map_and_a_share_each_in_every_report(run, tmp_path)
         ('[{"role": "user", "content": [{"type": "image", "path": "x"}, {"type": "text", "text": "?"}]}]', "no pic"),
         ('[{"role": "user", "content": "What is it?"}]', "no picture was given"),
     ],
-)  # fmt: skip
+)
 def test_bad_chat_files(run, tmp_path, content, words):
     path = tmp_path / "chat.json"
     path.write_text(content)

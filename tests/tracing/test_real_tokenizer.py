@@ -50,9 +50,11 @@ def lvlm():
     )
     text.hidden_size, text.max_position_embeddings = 48, 8192
     for name, token in (
-        ("image_token_id", "<|image_pad|>"), ("video_token_id", "<|video_pad|>"),
-        ("vision_start_token_id", "<|vision_start|>"), ("vision_end_token_id", "<|vision_end|>"),
-    ):  # fmt: skip
+        ("image_token_id", "<|image_pad|>"),
+        ("video_token_id", "<|video_pad|>"),
+        ("vision_start_token_id", "<|vision_start|>"),
+        ("vision_end_token_id", "<|vision_end|>"),
+    ):
         setattr(config, name, tokenizer.convert_tokens_to_ids(token))
     torch.manual_seed(0)
     model = transformers.Qwen3VLForConditionalGeneration._from_config(config, dtype=torch.float32).eval()

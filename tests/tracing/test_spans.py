@@ -75,5 +75,10 @@ def test_the_answer_is_found(text, reasoning, answer):
 def test_sentences():
     text = 'One is 3.5 m. "Two!" he said. 三つ。四つ。\nFinal answer: x'
     assert [text[a:b] for a, b in split_sentences(text, 0)] == [
-        "One is 3.5 m.", '"Two!', "he said.", "三つ。", "四つ。", "Final answer: x",
-    ]  # fmt: skip
+        "One is 3.5 m.",
+        '"Two!',
+        "he said.",
+        "三つ。",
+        "四つ。",
+        "Final answer: x",
+    ]

@@ -26,8 +26,15 @@ from vtrace.viewer.quantise import DEPTHS, SPAN, choose_depth, decode_triangle, 
 
 pytestmark = pytest.mark.browser
 MATHS = (
-    "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "scale", "state",
-)  # fmt: skip
+    "quantised",
+    "multihop",
+    "routes",
+    "calibrate",
+    "attribution",
+    "targets",
+    "scale",
+    "state",
+)
 LINK = """
 const reply = (value) => JSON.stringify(value, (key, item) =>
   item === -Infinity ? "-inf" : item === Infinity ? "inf" : ArrayBuffer.isView(item) ? [...item] : item);
@@ -72,9 +79,16 @@ return logScores(flowsOf(matrix, given.gamma, given.hops), given.receivers);
 """
 
 
-@pytest.mark.parametrize(("hops", "python"), [
-    ("all", {}), ("direct", {"multihop": False}), (1, {"hops": 1}), (2, {"hops": 2}), (7, {"hops": 7}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("hops", "python"),
+    [
+        ("all", {}),
+        ("direct", {"multihop": False}),
+        (1, {"hops": 1}),
+        (2, {"hops": 2}),
+        (7, {"hops": 7}),
+    ],
+)
 @pytest.mark.parametrize("gamma", [0.3, 1.0, 1.7])
 def test_scores_equal_multihop(javascript, gamma, hops, python):
     pairwise = random_pairwise(150, density=0.1)
@@ -166,8 +180,12 @@ def test_routes_and_passages_equal_every_path_counted_one_by_one(javascript, see
 
 
 CASES = [
-    (-10, -30, -20, -50), (-10, -5, -20, -50), (-10, -60, -8, -20), (-10, -11, -12, math.nan), (-10, -30, -20, -9),
-]  # fmt: skip
+    (-10, -30, -20, -50),
+    (-10, -5, -20, -50),
+    (-10, -60, -8, -20),
+    (-10, -11, -12, math.nan),
+    (-10, -30, -20, -9),
+]
 
 
 @pytest.mark.parametrize("likelihoods", [None, *CASES])
@@ -200,18 +218,26 @@ def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution,
         "const result = attribute(trace, method, target, settings);"
         "return {target, ...result, sentence: calibrationSentence(result.calibration),"
         "details: calibrationDetails(result.calibration)}",
-        document=document, target=target,
-    )  # fmt: skip
+        document=document,
+        target=target,
+    )
     assert tuple(found["target"]["positions"]) == expected.target.positions
     np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-6, atol=1e-12)
     assert found["sentence"] == calibration_sentence(expected)
     assert found["details"] == calibration_details(expected)
 
 
-@pytest.mark.parametrize("options", [
-    {"gamma": 0.5}, {"hops": 2}, {"multihop": False}, {"calibrate": False}, {"calibrate_on": "target"},
-    {"receivers": "token"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gamma": 0.5},
+        {"hops": 2},
+        {"multihop": False},
+        {"calibrate": False},
+        {"calibrate_on": "target"},
+        {"receivers": "token"},
+    ],
+)
 def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attribution, options):
     chosen = Options(**options)
     likelihoods = attribution.likelihoods if chosen.calibrate else None
@@ -229,10 +255,15 @@ def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attri
         np.testing.assert_allclose(found, expected.scores, rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("settings", [
-    {"calibrated": True}, {"calibrated": False}, {"gamma": 0.4, "hops": 3, "calibrated": True},
-    {"hops": "direct", "calibrated": True},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"calibrated": True},
+        {"calibrated": False},
+        {"gamma": 0.4, "hops": 3, "calibrated": True},
+        {"hops": "direct", "calibrated": True},
+    ],
+)
 def test_support_is_the_share_in_each_word_as_its_own_target(javascript, attribution, document, settings):
     found = javascript(
         f"{TRACED} const settings = given.settings; const words = trace.said.map(positionsOf);"
@@ -240,8 +271,9 @@ def test_support_is_the_share_in_each_word_as_its_own_target(javascript, attribu
         "const alone = words.map((positions) => attribute(trace, method, {positions}, settings).scores);"
         "return chosen.map((positions) => [support(trace, method, positions, words, settings),"
         " alone.map((scores) => positions.reduce((sum, p) => sum + scores[p], 0))])",
-        document=document, settings=settings,
-    )  # fmt: skip
+        document=document,
+        settings=settings,
+    )
     for at_once, one_by_one in found:
         np.testing.assert_allclose(at_once, one_by_one, rtol=1e-6, atol=1e-12)
         assert max(at_once) > 0
@@ -264,7 +296,7 @@ def test_ranking_and_percentages_are_those_of_the_reports(javascript, attributio
         f"{TRACED} const {{scores}} = attribute(trace, method, trace.target, {{calibrated: true}});"
         "return rankingOf(scaleOf(trace.inputs, scores).shares).map((k) => trace.inputs[k].label)",
         document=document,
-    )  # fmt: skip
+    )
     assert order == [item.label for item in attribution.ranking()]
 
 
