@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -51,8 +50,8 @@ def integrated_gradients(
         places = _between(count)
     details: dict[str, Any] = {"change": change, "unexplained": unexplained, "steps": count}
     if not enough:
-        share = abs(unexplained) / abs(change) if change else math.inf
-        details["warnings"] = [f"{count} steps leave {share:.0%} of the change unexplained; raise max_steps"]
+        rest = f"{abs(unexplained):.3g} of {abs(change):.3g} nats"
+        details["warnings"] = [f"after {count} steps, {rest} are unexplained; raise max_steps"]
     return signed_as(sign, total / count, details)
 
 

@@ -133,7 +133,7 @@ METHODS: dict[str, Method] = {
     ),
     "ig": Method(
         integrated_gradients, "gradients integrated from padded to real inputs", (BACKWARD,),
-        "2 + steps x (1 + 1 backward)", "slow", "as published, on embeddings",
+        "2 + steps to max_steps x (1 + 1 backward)", "slow", "as published, on embeddings",
     ),
     "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", "quick", "control"),
     "attention": Method(attention, "attention weights of the target", (LAYERS,), "1", status="control"),
