@@ -19,7 +19,7 @@ test: .venv/installed-dev lint types browser
 test-fast: .venv/installed-dev
 	$(PYTEST) $(PARALLEL) -m "not slow and not browser"
 
-# What must not depend on the speed of the machine, beside four busy loops.
+# Tests that must not depend on the speed of the machine, while four busy loops run.
 test-busy: .venv/installed-dev browser
 	$(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL) tests/browser tests/serve tests/cli
 

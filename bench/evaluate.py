@@ -1,8 +1,8 @@
-"""The evaluation engine against one forward pass per step and method: `python bench/evaluate.py [--json]`.
+"""Compare the evaluation engine with one forward pass per step and method: `python bench/evaluate.py [--json]`.
 
 Both measure the same insertion and deletion curves: nine methods, both targets, both settings, with the blur of Shapes.
-The plain way pastes blurred patches into the picture, processes it, and runs the whole model, for one state after the
-other. The engine shares states and vision features, follows a curve no further than to its end, and batches the rest.
+The plain way pastes blurred patches into the picture, processes it, and runs the whole model, one state at a time. The
+engine shares states and vision features, stops when a curve has reached its end value, and batches the rest.
 Likelihoods and curves have to agree to 1e-5.
 """
 
@@ -52,7 +52,7 @@ def plain_likelihood(lvlm, trace, soft, state) -> float:
 
 
 def measure(example: str) -> tuple[float, float, float, float]:
-    """Seconds of the plain way and of the engine, and the largest differences of likelihoods and of curves."""
+    """Seconds of the plain way and of the engine, and the largest differences in likelihoods and curves."""
     lvlm, radius = vtrace.load("pinhole"), find_benchmark("shapes").blur
     trace = vtrace.trace(lvlm, vtrace.example(example))
     attributions = [a for target in TARGETS for a in compare(lvlm, trace, METHODS, target=target).results.values()]

@@ -20,29 +20,13 @@ from overhead import CLOCKS, RESPONSE, Subject, high_water_mark
 
 from vtrace.methods.registry import keeps_layers, run_method
 from vtrace.methods.session import TraceSession
-from vtrace.types import Span, Target, Trace
+from vtrace.types import Target, Trace
 
 ANSWER = 5  # tokens
 LIMITS = {"rollout": 2, "flowtracer": 2, "ifr": 3, "flashtrace": 4, "attnlrp": 6}  # passes we hold ourselves to
 ON_ANSWER = ("ifr",)
 FORWARD_ONLY = ("vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attention", "cage", "alti", "alti-logit")
 TIMED = ("vtrace", "rollout", "ifr", "flashtrace", "flowtracer", "attention", "cage", "attnlrp", "gradient", "chefer")
-
-
-def frozen(subject: Subject) -> Trace:
-    """The random sequence as a trace: who is image, question and response. There is no text and no picture."""
-    size = len(subject.ids)
-    kinds = ["template"] * subject.start + ["response"] * RESPONSE
-    for name, positions in (("image", subject.image), ("question", subject.question)):
-        for position in positions.tolist():
-            kinds[position] = name
-    text = " ".join("w" * size)
-    return Trace(
-        model="random", images=(), system="", question="", ids=tuple(subject.ids.tolist()),
-        prompt_length=subject.start, text=text, offsets=tuple(Span(2 * p, 2 * p + 1) for p in range(size)),
-        kinds=tuple(kinds), patches=(), words=(), response_span=Span(2 * subject.start, 2 * size), sentences=(),
-        reasoning=Span(2 * subject.start, 2 * size), answer=None, finish="stop",
-    )  # fmt: skip
 
 
 def run(name: str, subject: Subject, trace: Trace) -> None:
@@ -54,7 +38,7 @@ def run(name: str, subject: Subject, trace: Trace) -> None:
 
 def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> list[dict]:
     subject = Subject(tokens)
-    trace = frozen(subject)
+    trace = subject.trace
     ratios: dict[str, list[float]] = {name: [] for name in TIMED}
     counts: dict[str, int] = {}
     for turn in range(repeats + 1):
@@ -94,7 +78,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.peak:
         subject = Subject(args.memory_tokens)
-        subject.bare() if args.peak == "bare" else run(args.peak, subject, frozen(subject))
+        subject.bare() if args.peak == "bare" else run(args.peak, subject, subject.trace)
         print(high_water_mark())
         return
     times = measure(args.tokens, args.repeats, CLOCKS[args.clock]) if args.repeats else []

@@ -27,10 +27,13 @@ import torch
 from transformers import Qwen3VLTextConfig
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
-from vtrace.attribution.multihop import log_scores
-from vtrace.attribution.pairwise import PairwiseMatrix
+from vtrace.attribution.options import Options
+from vtrace.attribution.pipeline import log_scores_of, run_stages
 from vtrace.lvlm.families.qwen_vl import QWEN3_VL
 from vtrace.lvlm.seam import Seam
+from vtrace.methods.session import TraceSession
+from vtrace.tracing.targets import find_target
+from vtrace.types import Box, Kind, Patch, Span, Target, Trace
 
 RESPONSE = 256  # generated tokens
 IMAGE, QUESTION = slice(32, -RESPONSE - 64), slice(-RESPONSE - 60, -RESPONSE - 4)
@@ -72,7 +75,34 @@ class Subject:
             embeds = self.model.get_input_embeddings()(self.ids[None])
         positions = torch.arange(tokens).expand(3, 1, -1)
         self.arguments = dict(inputs_embeds=embeds, position_ids=positions, attention_mask=None, use_cache=False)
-        self.image, self.question = torch.arange(tokens)[IMAGE], torch.arange(tokens)[QUESTION]
+        self.trace = self._frozen(range(tokens)[IMAGE], range(tokens)[QUESTION])
+
+    def _frozen(self, image: range, question: range) -> Trace:
+        """The random sequence as a trace: which positions are image, question and response. It has no text."""
+        size = len(self.ids)
+        kinds: list[Kind] = [
+            "image" if p in image else "question" if p in question else "template" if p < self.start else "response"
+            for p in range(size)
+        ]
+        response = Span(2 * self.start, 2 * size)
+        return Trace(
+            model="random",
+            images=(),
+            system="",
+            question="",
+            ids=tuple(self.ids.tolist()),
+            prompt_length=self.start,
+            text=" ".join("w" * size),
+            offsets=tuple(Span(2 * p, 2 * p + 1) for p in range(size)),
+            kinds=tuple(kinds),
+            patches=tuple(Patch(p, 0, 0, column, Box(0, 0, 0, 0)) for column, p in enumerate(image)),
+            words=(),
+            response_span=response,
+            sentences=(),
+            reasoning=response,
+            answer=None,
+            finish="stop",
+        )
 
     @property
     def parameters(self) -> int:
@@ -81,21 +111,22 @@ class Subject:
     def bare(self) -> None:
         self.seam.log_probabilities(self.arguments, self.ids, self.start)
 
-    def instrumented(self) -> torch.Tensor:
-        matrix = PairwiseMatrix(len(self.ids), [self.image, self.question])
-        with self.seam.capture(matrix.add):
-            self.seam.log_probabilities(self.arguments, self.ids, self.start)
-        return matrix.finish()
+    def session(self) -> TraceSession:
+        return TraceSession(self.seam, self.trace, self.arguments, keep_layers=False)
 
-    def explanation(self, separately: bool = False) -> None:
-        """One target: the whole response. `separately`: every response token as a target of its own."""
-        pairwise = self.instrumented()
-        image, question = self.image.tolist(), self.question.tolist()
-        self.seam.log_probabilities_padded(self.arguments, self.ids, self.start, [image, question, image + question])
-        columns = torch.zeros(len(self.ids), RESPONSE if separately else 1)
-        for k in range(RESPONSE):
-            columns[self.start - 1 + k, k if separately else 0] = 1
-        log_scores(pairwise, columns)
+    def instrumented(self) -> None:
+        self.session().pairwise()
+
+    def explanation(self) -> None:
+        """One target: the whole response."""
+        run_stages(self.session(), find_target(self.trace, "response"), Options())
+
+    def every_token(self) -> None:
+        """Every response token as a target of its own."""
+        session = self.session()
+        targets = [Target("token", (position,)) for position in range(self.start, len(self.ids))]
+        log_scores_of(session.pairwise(), targets, Options())
+        session.padded_likelihoods()
 
     def count_passes(self, run: Callable[[], object]) -> int:
         """Sequences that the decoder computes during a run."""
@@ -120,7 +151,7 @@ def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> dict[str, 
         "bare": subject.bare,
         "instrumented": subject.instrumented,
         "explanation": subject.explanation,
-        "all_tokens": lambda: subject.explanation(separately=True),
+        "all_tokens": subject.every_token,
     }
     times: dict[str, list[float]] = {name: [] for name in runs}
     passes: dict[str, int] = {}

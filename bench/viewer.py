@@ -1,9 +1,9 @@
 """Size and speed of the viewer at 1,500 tokens: `python bench/viewer.py [--json]`.
 
 The trace is synthetic: 1,000 prompt tokens, most of them patches of a picture like a photograph, 500 response tokens,
-and a W with most edges present, spread over several orders of magnitude, which compresses worst. Times are medians
-over targets in Chromium, from the click to the end of the next frame's work. On a busy machine, the processor time of
-the page's thread shows what an idle one would need.
+and a W with most edges present, spread over several orders of magnitude, the worst case for compression. Times are
+medians over targets in Chromium, from the click to the end of the next frame's work. On a busy machine, the processor
+time of the page's thread shows what an idle one would need.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vtrace.viewer.page import concatenate, page
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-LIMITS = {"megabytes": 3.0, "retarget_ms": 100.0}  # what we hold ourselves to
+LIMITS = {"megabytes": 3.0, "retarget_ms": 100.0}  # our limits
 GRID = (28, 32)  # rows and columns of patches: 896 of the 1,000 prompt tokens
 
 TIMES = """
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     parser.add_argument("--tokens", type=int, default=1500)
     parser.add_argument("--response", type=int, default=500)
-    parser.add_argument("--targets", type=int, default=25, help="how many words are clicked")
+    parser.add_argument("--targets", type=int, default=25, help="number of words to click")
     args = parser.parse_args()
     if not chromium():
         sys.exit("there is no Chromium: apt-get install chromium, or set VTRACE_CHROMIUM to its path")

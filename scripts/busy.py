@@ -1,4 +1,4 @@
-"""Run a command beside busy loops, as on a machine that is doing other work: `busy.py 4 -- COMMAND …`."""
+"""Run a command while busy loops run, as on a machine with other work: `busy.py 4 -- COMMAND …`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure everything that docs/results.md says, and write it: `make results`. Interrupted runs resume; see --help."""
+"""Measure all numbers of docs/results.md, and write the page: `make results`. Interrupted runs resume; see --help."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def measure(plan: ResultsPlan) -> None:
 
 
 def _run_rounds(plan: ResultsPlan, rounds: Sequence[Sequence[RunJob | StudyJob]]) -> None:
-    """One round after the other, as all shares of a worker are in one file."""
+    """One round after the other, because all shares of a worker are in one file."""
     if plan.workers == 1:
         for job in chain(*rounds):
             run_job(plan, job)
         return
-    # Processes of one thread each: on a CPU, two of them do more than one with two threads.
+    # Processes with one thread each: on a CPU, two of them are faster than one with two threads.
     with ProcessPoolExecutor(plan.workers, get_context("spawn"), be_worker) as pool:
         for jobs in rounds:
             for done in [pool.submit(run_job, plan, job) for job in jobs]:
@@ -75,7 +75,7 @@ def _run_rounds(plan: ResultsPlan, rounds: Sequence[Sequence[RunJob | StudyJob]]
 
 
 def be_worker() -> None:
-    """One thread for the work; and nothing is measured for a parent that was killed."""
+    """Use one thread, and exit if the parent process was killed."""
     torch.set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -161,7 +161,7 @@ def by_evidence(run: Run, methods: list[str]) -> list[str]:
 
 
 def much_evidence(run: Run, plan: ResultsPlan, place: Path) -> list[str]:
-    """The same methods on questions that cannot be answered from a few patches: some of the run, and further ones."""
+    """The same methods on questions that need many patches: some from the test run, and further ones."""
     if not place.exists():
         return []
     keys = {find_benchmark("shapes").key(number) for number in plan.scattered_numbers()}
@@ -236,6 +236,6 @@ def only_rise(table: Table) -> Table:
 
 
 def present(run: Run, methods: Sequence[str]) -> list[str]:
-    """Those of the methods that the run has."""
+    """The given methods that the run has."""
     measured = {row["method"] for row in run.rows.result}
     return [name for name in methods if name in measured]

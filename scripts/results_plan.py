@@ -20,7 +20,7 @@ TITLES = {"pinhole": "Pinhole (Qwen3-VL)", "pinhole-internvl": "Pinhole-InternVL
 MANY = 5  # evidence objects: more than a step of a curve shows of the 48 to 64 patches of Pinhole
 MANY_IN_WORDS = "five"
 MORE_EXAMPLES = {"budget": 36}  # of a quick study: few answers need the inputs once their reasoning is frozen
-TIMED_STUDIES = ("efficiency",)  # these measure time, and so run alone
+TIMED_STUDIES = ("efficiency",)  # these measure time, so they run alone
 # The first table has the paper's methods, ours, a reference, and noise.
 FIRST = (
     "vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "loo",
@@ -28,7 +28,7 @@ FIRST = (
 )  # fmt: skip
 
 RunKind = Literal["others", "main", "slowest", "scattered"]
-# All methods come first, as one metric needs leave-one-out beside them.
+# The run of all methods comes first, because one metric needs leave-one-out in the same command.
 RUN_KINDS: tuple[RunKind, ...] = ("others", "main", "slowest", "scattered")
 
 

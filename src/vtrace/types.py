@@ -35,7 +35,7 @@ class Panel(NamedTuple):
     """One view of one picture, as the model was shown it."""
 
     image: int
-    view: int  # 0 for the picture in full detail, 1 for the thumbnail some models see beside it
+    view: int  # 0 for the picture in full detail, 1 for the thumbnail that some models also see
 
 
 @runtime_checkable

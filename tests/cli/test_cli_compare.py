@@ -61,12 +61,12 @@ def test_options_are_set_per_method_and_recorded(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--methods", "nope"], "unknown method 'nope'; there are: vtrace"),
+        (["--methods", "nope"], "unknown method 'nope'; use one of: vtrace"),
         (["--methods", ""], "unknown method ''"),
         (["--methods", "ifr", "--set", "ifr.width=3"], "ifr has no option 'width'; it has: aggregate"),
         (["--methods", "ifr", "--set", "ifr.aggregate=sum"], "ifr.aggregate is 'sum'; use one of: 'rows', 'span'"),
         (["--methods", "ig", "--set", "ig.steps=0"], "ig.steps is 0; it must be at least 1"),
-        (["--methods", "ig", "--set", "ig.steps=many"], "ig.steps is 'many'; it takes a whole number"),
+        (["--methods", "ig", "--set", "ig.steps=many"], "ig.steps is 'many'; it must be a whole number"),
         (["--methods", "ifr", "--set", "rollout.residual=0.4"], "options were given for rollout"),
         (["--methods", "ifr", "--set", "span"], "write METHOD.OPTION=VALUE, such as ifr.aggregate=span"),
         (["--methods", "ifr", "--target", "sentence 99"], "there is no sentence 99"),

@@ -87,7 +87,7 @@ def test_an_attribution_is_of_words_alone_and_says_why_it_is_not_calibrated(lvlm
     found = vtrace.attribute(lvlm, trace, "answer")
     assert found.image_share == 0
     assert found.text_share == pytest.approx(1)
-    assert found.calibration.status == "skipped: there is no picture to weigh the text against"
+    assert found.calibration.status == "skipped: there is no picture to compare the text with"
     assert found.warnings == []
     assert {item.kind for item in found.ranking()} == {"question"}
     np.testing.assert_allclose(found.retarget("response").scores, vtrace.attribute(lvlm, trace).scores, rtol=1e-6)
@@ -121,7 +121,7 @@ def test_on_the_command_line(run, folder):
     assert json.loads(out)["calibration"]["status"].startswith("skipped")
     code, out, _ = run("explain", QUESTION, "--model", folder, "--response", RESPONSE)
     assert code == 0
-    assert "no picture to weigh" in out
+    assert "no picture to compare" in out
     code, _, err = run("explain", "--model", folder)
     assert (code, err.count("\n")) == (2, 1)
     assert "takes no pictures" in err

@@ -169,7 +169,7 @@ def test_a_layer_that_is_not_finite_is_named_by_every_method_that_records(random
 
 def test_unknown_methods_and_options_are_refused_before_any_work(pinhole, trace, monkeypatch):
     monkeypatch.setattr(TraceSession, "open", None)
-    with pytest.raises(InputError, match=r"unknown method 'shap'; there are: vtrace, .*rollout, "):
+    with pytest.raises(InputError, match=r"unknown method 'shap'; use one of: vtrace, .*rollout, "):
         compare(pinhole, trace, ["vtrace", "shap"])
     with pytest.raises(InputError, match=r"ifr has no option 'hops'; it has: aggregate"):
         compare(pinhole, trace, ["ifr"], options={"ifr": {"hops": 2}})

@@ -40,7 +40,7 @@ def test_variants_are_methods_with_options_they_have(name):
 
 
 def test_an_unknown_study_is_named():
-    with pytest.raises(InputError, match="unknown study 'nope'; there are: components"):
+    with pytest.raises(InputError, match="unknown study 'nope'; use one of: components"):
         find_study("nope")
 
 

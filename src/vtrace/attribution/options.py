@@ -49,5 +49,5 @@ class Options:
         """Options from a mapping; an unknown name is an error that lists the known ones."""
         names = [field.name for field in dataclasses.fields(cls)]
         if unknown := set(given) - set(names):
-            raise InputError(f"unknown option {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+            raise InputError(f"unknown option {sorted(unknown)[0]!r}; use one of: {', '.join(names)}")
         return cls(**given)

@@ -29,7 +29,7 @@ def to_shares(trace: Trace, raw: np.ndarray, likelihoods: np.ndarray | None, cal
     totals = None if likelihoods is None else Likelihoods(*map(float, likelihoods.sum(axis=1)))
     calibration = calibrate(totals if calibrated else None, *sums)
     if calibrated and not image:
-        calibration = Calibration("skipped: there is no picture to weigh the text against")
+        calibration = Calibration("skipped: there is no picture to compare the text with")
     scaled = raw.copy()
     scaled[image] *= calibration.scale
     total = float(np.abs(scaled[image + text]).sum()) or 1.0

@@ -59,7 +59,7 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
 
 
 def describe_pace(measured: int, left: int, seconds: float) -> str:
-    """Rate and time left, after `measured` items took this many seconds. Empty if either cannot be told."""
+    """Rate and time left, after `measured` items took this many seconds. Empty if there is no estimate."""
     if not (measured and left and seconds):
         return ""
     return f"{60 * measured / seconds:.3g} per minute, {timedelta(seconds=round(left * seconds / measured))} left"

@@ -33,7 +33,7 @@ class Gradient:
         return total
 
 
-# What PyTorch says of a layer that does not pass on gradients; any other error is not the model's fault.
+# PyTorch's messages for a layer that does not pass on gradients; any other error is a bug, not a property of the model.
 _NO_GRADIENT = ("does not require grad", "is not implemented", "not have been used in the graph")
 
 

@@ -45,7 +45,7 @@ class Comparison(Presentable):
 
     def __getitem__(self, name: str) -> Attribution:
         if name not in self.results:
-            raise KeyError(self.failures.get(name, f"{name} was not compared; there are: {', '.join(self.results)}"))
+            raise KeyError(self.failures.get(name, f"{name} was not compared; use one of: {', '.join(self.results)}"))
         return self.results[name]
 
     @property

@@ -159,7 +159,7 @@ def parse_names(text: str) -> list[str]:
 
 def find_method(name: str) -> Method:
     if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
+        raise InputError(f"unknown method {name!r}; use one of: {', '.join(METHODS)}")
     return METHODS[name]
 
 
@@ -169,7 +169,7 @@ def needs_layers(names: Sequence[str]) -> bool:
 
 
 def keeps_layers(names: Sequence[str]) -> bool:
-    """Whether a session for these methods keeps its layers. A single method that only needs W does without."""
+    """Whether a session for these methods keeps its layers. A single method that needs only W does not need them."""
     return len(names) > 1 or needs_layers(names)
 
 

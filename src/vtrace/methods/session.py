@@ -161,7 +161,7 @@ class TraceSession:
         return self._clock.share(INSTRUMENTED, ("stream", centring), stream)
 
     def _streamed_clean(self) -> Tensor:
-        """From the pass that has run already, with or without centring."""
+        """From the pass that has already run, with or without centring."""
         ran = next((centring for centring in (True, False) if self._clock.has(("stream", centring))), True)
         return self._stream(ran).clean
 

@@ -25,7 +25,7 @@ class Timed(NamedTuple, Generic[_Result]):
 
 @dataclass(frozen=True)
 class _Cost:
-    """What a shared value cost: its stage, the seconds it took by itself, and the keys of everything it needed."""
+    """Cost of a shared value: its stage, its own seconds, and the keys of everything it needed."""
 
     stage: str
     seconds: float
@@ -42,7 +42,7 @@ class StageClock:
         self._touched: set[Hashable] = set()  # keys that the running method has used
 
     def has(self, key: Hashable) -> bool:
-        """Whether this value is at hand."""
+        """Whether this value is in memory."""
         return key in self._values
 
     def release(self, key: Hashable) -> None:

@@ -25,7 +25,7 @@ _GREY = (160, 160, 160)
 
 
 class TaskAccuracy(TypedDict):
-    """Accuracy on one task, beside always giving the task's most frequent answer."""
+    """Accuracy on one task, and that of always giving the task's most frequent answer."""
 
     accuracy: float
     majority: float
@@ -87,7 +87,7 @@ def measure_accuracy(
 ) -> AccuracyReport:
     """Accuracy per task with the picture and, unless `blank` is false, with a blank one."""
     samples = [sample(split, index, world) for index in range(per_task * len(TASKS))]
-    order = sorted(samples, key=lambda s: (s.task, len(s.response)))  # similar lengths together: fewer idle steps
+    order = sorted(samples, key=lambda s: (s.task, len(s.response)))  # batches of similar length waste fewer steps
     right: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
     exact = 0
     for start in range(0, len(order), BATCH):

@@ -70,7 +70,7 @@ def build_tokenizer(special: tuple[str, ...], **roles: str) -> Qwen2Tokenizer:
 
 
 def decoder_config(tokenizer: Qwen2Tokenizer, **rope: object) -> dict[str, Any]:
-    """A deep, narrow decoder, so that evidence has to travel between tokens; q/k-norm and grouped queries."""
+    """A deep, narrow decoder, so that information has to pass between tokens; q/k-norm and grouped queries."""
     return dict(
         vocab_size=len(tokenizer),
         hidden_size=128,
@@ -105,7 +105,7 @@ def save_checkpoint(model: PreTrainedModel, processor: ProcessorMixin, folder: P
     half.save_pretrained(folder)
     processor.save_pretrained(folder)
     config = folder / "processor_config.json"
-    # AutoProcessor returns a bare tokenizer for a class it does not know, so name the one it does.
+    # AutoProcessor returns a bare tokenizer for an unknown class, so a known class is named.
     own, known = type(processor).__name__, type(processor).__mro__[1].__name__
     config.write_text(config.read_text().replace(own, known))
 

@@ -62,7 +62,7 @@ pipeline_tag: image-text-to-text
 # {recipe.name}
 
 {size.total / 1e6:.1f} M parameters ({size.decoder / 1e6:.1f} M in the decoder), trained on Shapes, the seeded world of coloured shapes in
-`vtrace.benchmarks.shapes`. It exists so that VTrace can be run, tested and measured without a download; it knows nothing but Shapes.
+`vtrace.benchmarks.shapes`. It exists so that VTrace can be run, tested and measured without a download. It can only answer questions about Shapes.
 
 {ABOUT[recipe.name]} Weights are stored in bfloat16.
 

@@ -1,8 +1,8 @@
 """Accuracy of an embedded model on easy-VQA: `python -m vtrace.pinhole.easy_vqa_accuracy`.
 
-Needs `pip install easy-vqa`. easy-VQA shows one shape on a white ground, asks in its own words, and has colours and
-shapes that never occur in Shapes. The model was not trained on it, so this measures how far it generalises beyond its
-own world, not how good it is in it.
+Needs `pip install easy-vqa`. easy-VQA shows one shape on a white background, words its questions differently, and has
+colours and shapes that never occur in Shapes. The model was not trained on it, so this measures how well it generalises
+beyond Shapes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .accuracy import BATCH, blank_like, respond, show_progress
 
 
 class GroupAccuracy(TypedDict):
-    """Accuracy on one group of questions, beside always giving its most frequent answer."""
+    """Accuracy on one group of questions, and that of always giving its most frequent answer."""
 
     items: int
     accuracy: float
@@ -36,7 +36,7 @@ class GroupAccuracy(TypedDict):
 
 
 def group_of(example: Example) -> str:
-    """What is asked for, and whether the answer is a word of Shapes."""
+    """The kind of question, and whether the answer is a word of Shapes."""
     if example.answer in ("yes", "no"):
         return "yes or no"
     return "named, a word of Shapes" if example.answer in (*SHAPE_COLOURS, *SHAPES) else "named, another word"

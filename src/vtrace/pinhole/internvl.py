@@ -1,4 +1,4 @@
-"""Pinhole-InternVL: a small InternVL. Pictures cut into tiles beside a thumbnail, pixel shuffle, a Qwen3 decoder."""
+"""Pinhole-InternVL: a small InternVL. Pictures cut into tiles plus a thumbnail, pixel shuffle, a Qwen3 decoder."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ PINHOLE_INTERNVL = Recipe(
         Stage("see", SCHOOL, 600, images=32, whole=False),
         Stage("reason", SCHOOL, 700, images=16, see_weight=0.3),
         Stage("practise", SCHOOL, 800, images=16, see_weight=0.1, tower_rate=0.25),
-        # Tiles come in one row: up and down are the hard directions.
+        # Tiles are in one row, so up and down are the hard directions.
         Stage("walk", WORLD, 500, images=16, see_weight=0.1, tower_rate=0.25, often=_WALKING),
     ),
     tokenizer=lambda: build_tokenizer(

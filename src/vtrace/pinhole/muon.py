@@ -44,7 +44,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise(x: Tensor) -> Tensor:
-    """Roughly the nearest (semi-)orthogonal matrix of each in a stack: stack, rows, columns."""
+    """Approximately the nearest (semi-)orthogonal matrix for each matrix of a stack: stack, rows, columns."""
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)

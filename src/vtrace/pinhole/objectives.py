@@ -1,4 +1,4 @@
-"""What the embedded models are trained for: telling what each visual token shows, then answering questions."""
+"""Training objectives of the embedded models: recognise what each visual token shows, then answer questions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES, Scene, World
 from .recipe import Recipe, Stage, Vision
 from .training_batches import IGNORE, Packer, training_scenes, vision_labels
 
-SMOOTHING = 0.03  # keeps likelihoods below 1, where single patches would stop mattering
-OBJECTS = (6, 10)  # fewest and most things in a scene
+SMOOTHING = 0.03  # keeps likelihoods below 1; at 1, single patches would no longer matter
+OBJECTS = (6, 10)  # minimum and maximum number of things in a scene
 
 
 class Loss(NamedTuple):
-    """The loss of a batch, and what else is worth logging."""
+    """The loss of a batch, and further values to log."""
 
     value: Tensor
     facts: dict[str, float]
 
 
 class Seer(nn.Module):
-    """The vision tower with read-outs of each visual token: colour, shape, and perhaps row and column."""
+    """The vision tower with read-outs for each visual token: colour, shape, and optionally row and column."""
 
     def __init__(self, model: PreTrainedModel, recipe: Recipe, world: World):
         super().__init__()
@@ -54,7 +54,7 @@ class Seer(nn.Module):
 
 
 class Reasoner(nn.Module):
-    """The whole model on packed questions. The loss is on response tokens and still on the vision read-outs.
+    """The whole model on packed questions. The loss covers response tokens and the vision read-outs.
 
     Without the read-outs the tower forgets within a few hundred steps: a decoder that cannot yet use its image tokens
     sends back noise, and Muon turns noise into full-sized updates.

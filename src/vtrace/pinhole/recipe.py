@@ -1,4 +1,4 @@
-"""What differs between the embedded models: how they are built, shown pictures, and trained."""
+"""What differs between the embedded models: architecture, picture input and training."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Recipe:
     """One embedded model."""
 
     name: str
-    folder: str  # of the shipped checkpoint, beside this file
+    folder: str  # of the shipped checkpoint, next to this file
     opening: str  # text before and after the image tokens of a picture
     closing: str
     image_token: str
-    readouts: int  # what a visual token can tell: colour, shape, and, if it knows its position, row and column
+    readouts: int  # what is read out from a visual token: colour, shape, and, if it knows its position, row and column
     stages: tuple[Stage, ...]
     tokenizer: Callable[[], Qwen2Tokenizer]
     processor: Callable[[Qwen2Tokenizer], ProcessorMixin]

@@ -1,7 +1,7 @@
 """Train the embedded models from scratch: `python -m vtrace.pinhole.train --model pinhole` (or `make pinhole`).
 
-Training has stages, as for large models: first the vision tower learns what each visual token shows and where, then the
-whole model learns to reason and answer. Every batch is a function of the seed and the step, so an interrupted run
+Training has stages, as for large models: the vision tower first learns what each visual token shows and where, then
+the whole model learns to reason and answer. Every batch is a function of the seed and the step, so an interrupted run
 resumes from its last checkpoint with the same result.
 """
 
@@ -64,7 +64,7 @@ class _Part(NamedTuple):
 
 
 def set_gradients(loss: Callable[[str, int], Loss], parameters: list[nn.Parameter], seed: str, images: int) -> Step:
-    """Set .grad from a batch split over threads, one core each: faster here than one batch on two cores."""
+    """Set .grad from a batch split over threads, one per core: faster here than one batch on two cores."""
 
     def part(worker: int) -> _Part:
         value, facts = loss(f"{seed}/{worker}", images // WORKERS)
@@ -139,7 +139,7 @@ def _update(stage: Stage, module: Seer | Reasoner, optimisers: Optimisers, step:
 
 
 class _Done(NamedTuple):
-    """How far a stage has come."""
+    """Progress of a stage."""
 
     step: int
     minutes: float

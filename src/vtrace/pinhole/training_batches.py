@@ -58,7 +58,7 @@ def vision_labels(batch: Sequence[Scene]) -> Tensor:
     labels[..., 3] = (torch.arange(columns * CELL_TOKENS) // CELL_TOKENS)[None, None, :]
     for n, scene in enumerate(batch):
         for t in scene.things:
-            if 2 * t.radius < TOKEN_PIXELS:  # a small thing is where its centre is, a large one all over its cell
+            if 2 * t.radius < TOKEN_PIXELS:  # small things are where their centre is, large ones fill their cell
                 r, c, side = int(t.y) // TOKEN_PIXELS, int(t.x) // TOKEN_PIXELS, 1
             else:
                 r, c, side = (t.row - 1) * CELL_TOKENS, (t.column - 1) * CELL_TOKENS, CELL_TOKENS

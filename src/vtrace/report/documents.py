@@ -26,7 +26,7 @@ AGAIN = {  # what to do with a file of an older version
     TRACE_SCHEMA: "ask the model again",
     ATTRIBUTION_SCHEMA: "explain the trace again",
 }
-STRONGEST = 20  # inputs that are listed by name
+STRONGEST = 20  # number of inputs listed by name
 OF_METHOD = ("scores", "options", "image_share", "text_share", "calibration", "warnings", "top", "details")
 
 
@@ -48,7 +48,7 @@ def from_document(document: Any, name: str = "the document") -> Trace | Attribut
 
 
 def _unreadable(schema: str, name: str) -> InputError:
-    """Another version of a format we know, or something else."""
+    """Raise an error for another version of a known format, or for an unknown one."""
     kind, _, version = schema.partition("/")
     for known, again in AGAIN.items():
         known_kind, _, known_version = known.partition("/")

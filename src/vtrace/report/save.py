@@ -1,4 +1,4 @@
-"""Save anything, and show any result in a notebook."""
+"""Save traces and results, and show results in a notebook."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Writer = Callable[[Any, Path], object]
 
 
 def save(thing: Trace | Attribution | Comparison, path: str | Path, form: Form | None = None) -> Path:
-    """Write a file, whole or not at all: JSON, the viewer as one self-contained page, or a figure.
+    """Write a file atomically: JSON, the viewer as one self-contained page, or a figure.
 
-    The ending of the name says which, unless `form` does. A trace is saved as JSON only.
+    The file name's suffix selects the format, unless `form` does. A trace is saved as JSON only.
     """
     place = Path(path)
     writers = _WRITERS[type(thing)]
@@ -40,7 +40,7 @@ def save(thing: Trace | Attribution | Comparison, path: str | Path, form: Form |
 
 
 def notebook(thing: Attribution | Comparison) -> str:
-    """What a notebook shows."""
+    """The HTML that a notebook shows."""
     return comparison_html(thing) if isinstance(thing, Comparison) else attribution_html(thing)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..attribution.result import Attribution
 
 OUTLINED = 0.12  # share of patches that get an outline,
-FAINTEST_OUTLINE = 0.1  # as long as they are so strong, relative to the strongest input
+FAINTEST_OUTLINE = 0.1  # if they are at least this strong, relative to the strongest input
 
 
 class Scale:

@@ -22,7 +22,7 @@ from .scale import Scale
 from .wording import panel_title
 
 MARGIN = 0.45  # inches around a figure
-LINE, TEXT_SIZE = 0.315, 11.5  # line height in inches, and the text size in points that it belongs to
+LINE, TEXT_SIZE = 0.315, 11.5  # line height in inches, and the matching text size in points
 BLANK = 0.075  # inches between words
 TextRuler = Callable[[str], float]
 
@@ -44,20 +44,20 @@ class Sheet(NamedTuple):
         return cls(figure, canvas)
 
     def axes_at(self, left: float, top: float, width: float, height: float) -> Axes:
-        """Axes of their own at a place in inches."""
+        """New axes at a position given in inches."""
         wide, high = self.figure.get_size_inches()
         return self.figure.add_axes((left / wide, 1 - (top + height) / high, width / wide, height / high))
 
 
 class PanelSize(NamedTuple):
-    """In inches."""
+    """Size of a panel in inches."""
 
     width: float
     height: float
 
 
 class PlacedWord(NamedTuple):
-    """A word or a title at its place in a line."""
+    """A word or a title, with its position in a line."""
 
     x: float  # inches from the left
     text: str
@@ -73,7 +73,7 @@ def write_png(figure: Figure, path: Path, dpi: int) -> None:
 
 @contextmanager
 def _any_script() -> Iterator[None]:
-    """A letter that the font does not have is drawn as a box, which says enough."""
+    """Silence warnings about missing glyphs, which are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         yield
@@ -85,7 +85,7 @@ def fill_colour(strength: float) -> np.ndarray:
 
 
 def panel_size(trace: Trace, panel: Panel, width: float) -> PanelSize:
-    """Thumbnails are drawn smaller, as the model sees them."""
+    """Size of a panel; thumbnails are drawn smaller, as the model sees them."""
     wide = width * (0.45 if panel.view else 1.0)
     image = trace.images[panel.image]
     return PanelSize(wide, wide * image.height / image.width)
@@ -163,7 +163,7 @@ def write_lines(
     scale: Scale,
     points: float = TEXT_SIZE,
 ) -> float:
-    """Shaded words, one line below the other; returns where they end."""
+    """Draw lines of shaded words; returns where they end."""
     zoom = points / TEXT_SIZE
     y = top + 0.12
     for line in lines:

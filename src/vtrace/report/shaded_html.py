@@ -48,7 +48,7 @@ NOTEBOOK_STYLE = """
 
 
 def picture_figure(attribution: Attribution, panel: Panel, scale: Scale) -> str:
-    """One picture under its patches, strong ones on top."""
+    """One picture with its patches drawn over it, the strongest on top."""
     trace = attribution.trace
     image = trace.images[panel.image]
     patches = sorted((p for p in trace.patches if (p.image, p.view) == panel), key=lambda p: scale.strength(p.position))
@@ -76,7 +76,7 @@ def _cell(patch: Patch, scale: Scale, line: float) -> str:
 
 
 def shaded_words(attribution: Attribution, kind: Kind, scale: Scale) -> str:
-    """The text with each word shaded; blanks between words are kept as they are."""
+    """The text with each word shaded; whitespace between words is kept."""
     trace = attribution.trace
     targeted = set(attribution.target.positions)
     parts = []

@@ -18,7 +18,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def megabytes_text(size: int | None) -> str:
-    """From bytes; None where the system does not tell."""
+    """Bytes in MB; None if the system does not report them."""
     return "–" if size is None else f"{size / 1e6:.0f} MB"
 
 
@@ -27,7 +27,7 @@ def correlation_text(value: float) -> str:
 
 
 def correlation_level(value: float) -> float:
-    """How strongly a correlation is shaded: never so dark that its figures are hard to read."""
+    """How strongly a correlation is shaded: light enough that its number stays readable."""
     return 0.0 if math.isnan(value) else 0.8 * max(0.0, float(value))
 
 
@@ -37,7 +37,7 @@ def quoted_label(item: RankedInput) -> str:
 
 
 def short_label(item: RankedInput) -> str:
-    """The same in few letters: a patch by row and column."""
+    """A short label: a patch by row and column."""
     return quoted_label(item).replace("patch row ", "r").replace(" column ", "c") if item.box else quoted_label(item)
 
 
@@ -62,7 +62,7 @@ def cost_remarks(comparison: Comparison) -> dict[str, str]:
 
 
 def calibration_sentence(attribution: Attribution) -> str:
-    """What hiding the image or the question does to the response, which sets their balance; or why it does not."""
+    """How hiding the image or the question changes the likelihood, or why calibration was not applied."""
     c = attribution.calibration
     if not c.applied:
         return f"Calibration {c.status}."

@@ -1,1 +1,1 @@
-"""The local web application: ask, watch the answer come, open it in the viewer. One model, one queue, one history."""
+"""The local web application: ask, watch the answer, open it in the viewer. One model, one queue, one history."""

@@ -1,4 +1,4 @@
-"""The HTTP interface as one application. Answers are JSON except for pictures, the viewer page and events."""
+"""The HTTP interface as one application. Responses are JSON except for pictures, the viewer page and events."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _bad_input(request: Request, error: Exception) -> JSONResponse:
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:
-    """One line, without repeating what was sent."""
+    """One line that does not repeat what was sent."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
@@ -86,5 +86,5 @@ def _stopping(request: Request, error: Exception) -> JSONResponse:
 
 
 def _history_fails(request: Request, error: Exception) -> JSONResponse:
-    """Mostly a full disk. What is finished is safe."""
+    """Usually a full disk. Finished results are safe."""
     return JSONResponse({"detail": f"the history cannot be read or written: {error}"}, 503)

@@ -1,4 +1,4 @@
-"""Runs of `vtrace evaluate`, example by example. Only names that are on the list are looked up."""
+"""Runs of `vtrace evaluate`, example by example. Only listed names are looked up."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ItemFacts:
 
 @dataclass(frozen=True)
 class ItemScores:
-    """What was measured of one method on one example."""
+    """What was measured for one method on one example."""
 
     method: str
     target: str
@@ -56,7 +56,7 @@ class ItemScores:
 
 
 class RunResponse(NamedTuple):
-    """The response of an example as it was given in a run, to be explained again."""
+    """The frozen response to an example of a run, to be explained again."""
 
     model: str
     example: Example
@@ -64,7 +64,7 @@ class RunResponse(NamedTuple):
 
 
 class ItemPage(NamedTuple):
-    """Some items of a run, and how many there are in all."""
+    """Some items of a run, and the total number."""
 
     total: int
     items: list[ItemFacts]
@@ -87,7 +87,7 @@ class EvaluationRuns:
         return [self._facts(name, place) for name, place in sorted(self._places().items())]
 
     def items(self, name: str, correct: bool | None, offset: int, count: int) -> ItemPage:
-        """Items in the order of the run; only right or only wrong answers, if that is asked for."""
+        """Items in the order of the run; only correct or only wrong answers on request."""
         rows = read_run(self._place(name), ("item",)).rows.item
         if correct is not None:
             rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
@@ -119,7 +119,7 @@ class EvaluationRuns:
     def _place(self, name: str) -> Path:
         places = self._places()
         if name not in places:
-            raise InputError(f"there is no run {name[:100]!r}; there are: {', '.join(places) or 'none'}")
+            raise InputError(f"there is no run {name[:100]!r}; available runs: {', '.join(places) or 'none'}")
         return places[name]
 
     def _facts(self, name: str, place: Path) -> RunFacts:

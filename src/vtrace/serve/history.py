@@ -1,4 +1,4 @@
-"""The history: one SQLite file. A result is written whole, before anyone is told that it is finished."""
+"""The history: one SQLite file. A result is written in one transaction, before any client learns of it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ CREATE TABLE result (
 
 
 class HistoryRecord(BaseModel, frozen=True):
-    """What is known of one explanation."""
+    """The record of one explanation."""
 
     id: str
-    number: int = Field(description="Counts up; `before` of the history takes it.")
+    number: int = Field(description="Increases with every request; use it as `before` in the history.")
     status: JobStatus
     created: float = Field(description="Seconds since 1970.")
-    seconds: float | None = Field(description="Spent on the work.")
+    seconds: float | None = Field(description="Seconds of work.")
     model: str
     methods: list[str]
     target: str
@@ -58,10 +58,10 @@ class MethodDocument(NamedTuple):
 
 
 class History:
-    """Explanations on disk. One server at a time; its threads take turns."""
+    """Explanations on disk. Only one server uses the file at a time; its threads take turns."""
 
     def __init__(self, path: Path):
-        """Open a history, or begin one. What a killed server left unfinished is marked as interrupted."""
+        """Open a history, or create one. Work that a killed server left unfinished is marked as interrupted."""
         self.path = path
         self._turn = threading.Lock()
         self._lock = locked(path, "--store", private=True)
@@ -75,7 +75,7 @@ class History:
             raise
 
     def _open(self) -> sqlite3.Connection:
-        self.path.touch(mode=0o600)  # pictures and questions are nobody else's business
+        self.path.touch(mode=0o600)  # pictures and questions are private
         db = sqlite3.connect(self.path, check_same_thread=False)
         try:
             self._prepare(db)
@@ -101,7 +101,7 @@ class History:
             )
 
     def add(self, request: JobRequest, thumbnail: bytes) -> None:
-        """A request that has been let into the queue."""
+        """Add a request that has been accepted into the queue."""
         methods = json.dumps(list(request.methods))
         question = request.example.question
         self._write(
@@ -116,7 +116,7 @@ class History:
     def finish(
         self, id: str, results: Sequence[MethodDocument], response: str, answer: str | None, seconds: float
     ) -> None:
-        """Results and the new status, in one transaction."""
+        """Save results and the new status in one transaction."""
         packed = [
             (id, place, method, zlib.compress(json.dumps(document, ensure_ascii=False).encode(), 1))
             for place, (method, document) in enumerate(results)
@@ -129,7 +129,7 @@ class History:
             )
 
     def end(self, id: str, status: EndedStatus, error: str, response: str, seconds: float | None = None) -> None:
-        """There is no result, and this is why. What is finished already stays finished."""
+        """Record why there is no result. A finished explanation stays finished."""
         self._write(
             "UPDATE explanation SET status = ?, error = ?, response = ?, seconds = ? WHERE id = ? AND status != 'done'",
             (status, error, response or None, seconds, id),
@@ -152,7 +152,7 @@ class History:
         return rows[0][0] if rows else None
 
     def documents(self, id: str) -> dict[str, bytes]:
-        """Attributions as JSON, by method, in the order in which they were asked for."""
+        """Attributions as JSON, by method, in the order in which they were requested."""
         rows = self._read("SELECT method, document FROM result WHERE explanation = ? ORDER BY place", (id,))
         return {row["method"]: zlib.decompress(row["document"]) for row in rows}
 

@@ -1,4 +1,4 @@
-"""A job: one request on its way to a result, watched from other threads."""
+"""A job: one request in progress, watched from other threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FINAL: tuple[JobStatus, ...] = ("done", "failed", "cancelled", "interrupted")
 
 
 class JobCancelled(Exception):
-    """Raised inside the work when nobody needs it any longer."""
+    """Raised inside the work when its result is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class JobRequest:
     methods: tuple[str, ...]
     target: ExplainedTarget
     example: Example
-    reply: Reply | None = None  # of a response that is known already
+    reply: Reply | None = None  # of a response that is already known
 
 
 @dataclass(frozen=True)
 class JobState:
-    """How far a job is. The text only ever grows."""
+    """Progress of a job. The text only grows."""
 
     status: JobStatus = "waiting"
     stage: str = ""
@@ -55,7 +55,7 @@ class _Changes(TypedDict, total=False):
 
 
 class ExplanationJob:
-    """A request, its state, and who is watching."""
+    """A request, its state, and its watchers."""
 
     def __init__(self, request: JobRequest):
         self.request = request
@@ -63,7 +63,7 @@ class ExplanationJob:
         self.place = 0  # in the queue; 1 is next
         self.stopped = ""  # why it should stop
         self._watchers: list[Callable[[], object]] = []
-        self.seen = time.monotonic()  # when someone last asked for it
+        self.seen = time.monotonic()  # when a client last asked for it
 
     def update(self, **changes: Unpack[_Changes]) -> None:
         """Called by the one thread that owns the job at the time."""
@@ -76,7 +76,7 @@ class ExplanationJob:
 
     @contextmanager
     def watched(self, watcher: Callable[[], object]) -> Iterator[None]:
-        """`watcher` is called after every change, from any thread; meanwhile the job counts as wanted."""
+        """`watcher` is called after every change, from any thread; while watched, a job is not abandoned."""
         self._watchers.append(watcher)
         try:
             yield
@@ -85,11 +85,11 @@ class ExplanationJob:
             self.touch()
 
     def touch(self) -> None:
-        """Someone asked for it."""
+        """Note that a client asked for it."""
         self.seen = time.monotonic()
 
     def abandoned(self, patience: float) -> bool:
-        """Whether nobody has watched it, or asked for it, for `patience` seconds."""
+        """Whether no client has watched it, or asked for it, for `patience` seconds."""
         return not self._watchers and time.monotonic() - self.seen > patience
 
     def stop(self, why: str) -> None:

@@ -15,7 +15,7 @@ class _Loaded(NamedTuple):
 
 
 class ModelCache:
-    """Loads a model when it is asked for, and forgets the one before."""
+    """Loads a model when it is requested, and drops the previous one."""
 
     def __init__(self, names: Sequence[str], load_model: Callable[[str], Lvlm] = load):
         self.names = tuple(dict.fromkeys(names))

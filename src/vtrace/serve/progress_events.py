@@ -38,7 +38,7 @@ async def report_ended(record: HistoryRecord, sent: int) -> AsyncIterator[Server
 
 
 def _event(state: JobState, place: int, sent: int) -> ServerSentEvent:
-    """Its id is the number of characters that the client then has."""
+    """One event. Its id is the number of characters that the client then has."""
     data = ProgressEvent(
         status=state.status,
         place=place,

@@ -1,4 +1,4 @@
-"""The queue: bounded, first come first served, and every job in it knows its place."""
+"""The queue: bounded, first come first served; every job in it knows its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .job import ExplanationJob
 
 
 class QueueFull(Exception):
-    """There is no room in the queue."""
+    """The queue is full."""
 
 
 class QueueClosed(Exception):
@@ -18,7 +18,7 @@ class QueueClosed(Exception):
 
 
 class JobQueue:
-    """Jobs that wait, and the one that runs."""
+    """Waiting jobs, and the running one."""
 
     def __init__(self, room: int):
         self.room = room
@@ -29,7 +29,7 @@ class JobQueue:
         self._recent: deque[float] = deque([1.0], maxlen=8)  # seconds of the last jobs
 
     def join(self, job: ExplanationJob, admit: Callable[[], None] = lambda: None) -> None:
-        """Take the last place. `admit` runs once there is room and before the work can begin."""
+        """Take the last place. `admit` runs if there is room, before the work can begin."""
         with self._changed:
             if self._closed:
                 raise QueueClosed
@@ -51,7 +51,7 @@ class JobQueue:
             return self.running
 
     def leave(self, job: ExplanationJob) -> bool:
-        """Give up a place; False if the job was no longer waiting."""
+        """Remove a waiting job; False if it was no longer waiting."""
         with self._changed:
             if job not in self._waiting:
                 return False
@@ -88,7 +88,7 @@ class JobQueue:
             return waiting
 
     def _renumber(self) -> None:
-        """Places count from 1, with the running job in front of them."""
+        """Renumber the waiting jobs from 1; the running job is ahead of them."""
         for place, job in enumerate(self._waiting, start=1):
             if job.place != place:
                 job.place = place

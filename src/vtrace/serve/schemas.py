@@ -1,4 +1,4 @@
-"""What the HTTP interface answers, as pydantic models."""
+"""Responses of the HTTP interface, as pydantic models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ExampleFacts(BaseModel):
 
 
 class ServerFacts(BaseModel):
-    """What this server can do, and what it accepts."""
+    """What this server offers, and what it accepts."""
 
     version: str
     models: list[str]
@@ -45,9 +45,9 @@ class ServerFacts(BaseModel):
 
 
 class Explanation(HistoryRecord, frozen=True):
-    """One explanation: how far it is, and what it found."""
+    """One explanation: its progress and its result."""
 
-    place: int = Field(description="Place in the queue: 1 is next, 0 is not waiting.")
+    place: int = Field(description="Place in the queue: 1 is next, 0 means not waiting.")
 
     @classmethod
     def of(cls, record: HistoryRecord, place: int) -> Explanation:
@@ -55,7 +55,7 @@ class Explanation(HistoryRecord, frozen=True):
 
 
 class ProgressEvent(BaseModel):
-    """One server-sent event: how far a job is, and the new part of the response."""
+    """One server-sent event: the progress of a job, and the new part of the response."""
 
     status: JobStatus
     place: int
@@ -81,5 +81,5 @@ class RunItem(BaseModel):
 
 
 def refusals(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """The statuses an operation can be refused with, for the description of the interface."""
+    """The status codes with which an operation can be refused, for the OpenAPI description."""
     return {code: {"model": Problem} for code in codes}

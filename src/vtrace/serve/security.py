@@ -1,7 +1,7 @@
-"""Security: who may send requests, how large they may be, and the headers of every answer.
+"""Security: who may send requests, how large they may be, and the headers of every response.
 
-Written by hand: Starlette's TrustedHostMiddleware knows no loopback ranges, and no middleware of Starlette or FastAPI
-limits bodies, checks `Sec-Fetch-Site`, or asks for a token on static files too.
+Written by hand: Starlette's TrustedHostMiddleware does not support loopback ranges, and no middleware of Starlette or
+FastAPI limits bodies, checks `Sec-Fetch-Site`, or requires a token for static files too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on one request and on the queue."""
+    """Limits of one request and of the queue."""
 
     upload_bytes: int = 32 * 2**20  # of one request
     pictures: int = 8
@@ -40,8 +40,8 @@ class Limits:
     methods: int = 6
     new_tokens: int = 1024
     waiting: int = 16  # requests in the queue
-    patience: float = 30.0  # seconds without anyone asking before a request counts as abandoned
-    grace: float = 30.0  # seconds that the running request has to finish when the server stops
+    patience: float = 30.0  # seconds without a client asking before a request counts as abandoned
+    grace: float = 30.0  # seconds in which the running request may finish when the server stops
 
 
 def is_loopback(host: str) -> bool:
@@ -69,10 +69,10 @@ class Guard:
         await app(scope, self._counted(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        """The answer to a request that is not let in; None if it is."""
+        """The response to a request that is refused; None if it is allowed."""
         host = headers.get("host", "")
         if not self.token and not is_loopback(_hostname(host)):
-            # A page elsewhere can point its own name at 127.0.0.1; the browser then names that host here.
+            # Another site can point its own name at 127.0.0.1; the browser then sends that name as the host.
             return _refuse(421, "this server answers requests for localhost only")
         if scope["method"] not in ("GET", "HEAD", "OPTIONS") and _from_elsewhere(headers, host):
             return _refuse(403, "requests from other sites are refused")

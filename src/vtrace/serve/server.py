@@ -15,7 +15,7 @@ from .service import ExplanationService
 
 
 class ExplanationServer(uvicorn.Server):
-    """uvicorn, with a service that stops while open connections are still told how their work ended."""
+    """uvicorn with a service that stops first, so that open connections still learn how their work ended."""
 
     def __init__(self, service: ExplanationService, runs: EvaluationRuns, token: str = ""):
         self.service = service
@@ -39,7 +39,7 @@ class ExplanationServer(uvicorn.Server):
 
 
 def take_address(host: str, port: int) -> socket.socket:
-    """A socket with this address, taken before anything slow is done."""
+    """A socket bound to this address, before any slow work."""
     found = None
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -1,4 +1,4 @@
-"""The service: one queue, one worker, one history. It lets requests in and records how each of them ended."""
+"""The service: one queue, one worker, one history. It accepts requests and records how each of them ended."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .submission import Offer, Submission
 from .uploads import thumbnail
 from .worker import explain_job
 
-SWEEP = 0.5  # seconds between looks for abandoned jobs
+SWEEP = 0.5  # seconds between checks for abandoned jobs
 
 
 class NoSuchExplanation(Exception):
-    """The history has nothing under this id."""
+    """The history has no explanation with this id."""
 
 
 class NotPossibleNow(Exception):
-    """The explanation is in another state than the one asked for needs."""
+    """The current state of the explanation does not allow the request."""
 
 
 class ExplanationService:
@@ -49,7 +49,7 @@ class ExplanationService:
         self._sweeper.start()
 
     def stop(self) -> None:
-        """Let nobody in; the running job may finish within its time; everything else is recorded. Can be repeated."""
+        """Refuse new requests; let the running job finish within the grace period; record the rest. Can be repeated."""
         self._stopping.set()
         for waiting in self.queue.close():
             self._end(waiting, "interrupted", STOPPED)
@@ -57,10 +57,10 @@ class ExplanationService:
         if job := self.queue.running:
             job.stop(STOPPED)
             self._worker.join(min(self.limits.grace, 5.0))
-        if job := self.queue.running:  # deep inside a pass that cannot be left
+        if job := self.queue.running:  # inside a pass that cannot be interrupted
             self._end(job, "interrupted", STOPPED)
 
-    # What clients ask for
+    # Requests of clients
 
     def submit(
         self, submission: Submission, model: str, methods: Sequence[str], target: ExplainedTarget
@@ -70,7 +70,7 @@ class ExplanationService:
         return self._accept(offer.request(offer.example(submission), model, methods, target))
 
     def submit_frozen(self, item: RunResponse, methods: Sequence[str], target: ExplainedTarget) -> HistoryRecord:
-        """Put a response of an evaluation run into the queue, to be explained token for token."""
+        """Put a response of an evaluation run into the queue, to be explained with the same tokens."""
         if item.model not in self.models.names:
             raise InputError(
                 f"this run was made with {item.model}; start the server with --model {item.model} to open its examples"
@@ -84,18 +84,18 @@ class ExplanationService:
         return record
 
     def look(self, id: str) -> HistoryRecord:
-        """The same for a client, whose interest keeps the job going."""
+        """The same on behalf of a client, which keeps the job from being abandoned."""
         if job := self.queue.find(id):
             job.touch()
         return self.find(id)
 
     def place(self, record: HistoryRecord) -> int:
-        """Place in the queue; 0 when it is not waiting."""
+        """Place in the queue; 0 if it is not waiting."""
         job = self.queue.find(record.id)
         return job.place if job and record.status == "waiting" else 0
 
     def cancel(self, id: str) -> HistoryRecord:
-        """Give up. What is finished stays."""
+        """Cancel an explanation. A finished one stays."""
         if job := self.queue.find(id):
             self._cancel(job, "cancelled")
         return self.find(id)
@@ -127,13 +127,13 @@ class ExplanationService:
             results.append(result)
         return page(results)
 
-    # What happens meanwhile
+    # Background work
 
     def _offer(self) -> Offer:
         return Offer(self.models.names, self.methods, self.limits)
 
     def _accept(self, request: JobRequest) -> HistoryRecord:
-        """Let a request in, or raise `QueueFull`. It is in the history before the work begins."""
+        """Accept a request, or raise `QueueFull`. It is in the history before the work begins."""
         small = thumbnail(request.example.images[0])
         self.queue.join(ExplanationJob(request), lambda: self.history.add(request, small))
         return self.find(request.id)

@@ -1,4 +1,4 @@
-"""What a client submits, checked against the server's own lists and limits. Nothing it names is looked up elsewhere."""
+"""What a client submits, checked against the server's own lists and limits. Names are looked up only there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFERED_EXAMPLES = (SHOWN, *(f"test-{number:05d}" for number in (0, 1, 2, 4, 5, 
 
 @dataclass(frozen=True)
 class Submission:
-    """A question as it came in."""
+    """A question as received."""
 
     question: str
     pictures: Sequence[bytes] = ()
@@ -50,7 +50,7 @@ class Offer:
     def request(
         self, example: Example, model: str, methods: Sequence[str], target: ExplainedTarget, reply: Reply | None = None
     ) -> JobRequest:
-        """A request for the queue, with an id of its own."""
+        """A request for the queue, with a new id."""
         if len(methods) > self.limits.methods:
             raise InputError(f"there are {len(methods)} methods; the limit is {self.limits.methods}")
         chosen = dict.fromkeys(_choose("method", name, self.methods) for name in methods or [""])
@@ -61,13 +61,13 @@ class Offer:
 def _offered_example(key: str, question: str) -> Example:
     """An embedded example; its known evidence belongs to its own question only."""
     if key not in OFFERED_EXAMPLES:
-        raise InputError(f"there is no such example; there are: {', '.join(OFFERED_EXAMPLES)}")
+        raise InputError(f"there is no such example; use one of: {', '.join(OFFERED_EXAMPLES)}")
     found = embedded(key)
     return found if found.question == question.strip() else tidy(Example(found.images, question))
 
 
 def _choose(kind: str, name: str, known: tuple[str, ...]) -> str:
-    """A name from the server's own list; the first one when none was given."""
+    """A name from the server's own list; the first one if none was given."""
     if name and name not in known:
         raise InputError(f"this server has no such {kind}; it has: {', '.join(known)}")
     return name or known[0]

@@ -16,7 +16,7 @@ THUMBNAIL_SIDE = 320
 
 
 def open_uploads(uploads: Sequence[bytes], limits: Limits) -> tuple[Image.Image, ...]:
-    """Pictures as upright RGB, or an error that says which one is wrong. Sizes are checked before pixels are made."""
+    """Pictures as upright RGB, or an error that says which one is wrong. Sizes are checked before decoding."""
     if not uploads:
         raise InputError("there is no picture; send at least one, or the name of an example")
     if len(uploads) > limits.pictures:
@@ -34,12 +34,12 @@ def _open(data: bytes, name: str) -> Image.Image:
     except UnidentifiedImageError as error:
         known = f"{', '.join(PICTURE_FORMATS[:-1])} or {PICTURE_FORMATS[-1]}"
         raise InputError(f"{name} is not a picture; send {known}") from error
-    except Exception as error:  # decoders raise all kinds of errors on a damaged file
+    except Exception as error:  # decoders raise many kinds of errors on a damaged file
         raise InputError(f"{name} cannot be read: {first_line(error)}") from error
 
 
 def thumbnail(image: Image.Image) -> bytes:
-    """A small JPEG, encoded again from pixels: uploaded bytes are never sent to anyone."""
+    """A small JPEG, encoded again from pixels: uploaded bytes are never sent back."""
     small = image.copy()
     small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     buffer = io.BytesIO()

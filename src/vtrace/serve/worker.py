@@ -1,4 +1,4 @@
-"""The work itself: ask the model, trace its answer, with progress and a way to stop at every token and layer."""
+"""The work itself: ask the model and explain its answer, with progress and cancellation at every token and layer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TokenStream:
 
 
 def explain_job(lvlm: Lvlm, job: ExplanationJob, new_tokens: int) -> list[Attribution]:
-    """One attribution for each method that was asked for."""
+    """One attribution for each requested method."""
     job.update(stage="reading the picture", done=0, total=0)
     frozen = _ask(lvlm, job, new_tokens)
     target = find_target(frozen, job.request.target)

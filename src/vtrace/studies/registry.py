@@ -38,5 +38,5 @@ STUDIES: dict[str, Study[Any]] = {study.name: study for study in _ALL}
 
 def find_study(name: str) -> Study[Any]:
     if name not in STUDIES:
-        raise InputError(f"unknown study {name!r}; there are: {', '.join(STUDIES)}")
+        raise InputError(f"unknown study {name!r}; use one of: {', '.join(STUDIES)}")
     return STUDIES[name]

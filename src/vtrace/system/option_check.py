@@ -1,7 +1,7 @@
-"""The check of an option's value against its annotation.
+"""Check the value of an option against its annotation.
 
 Written by hand, because validation libraries convert wrong values ("3" to 3, true to 1) or describe errors in terms of
-Python types; here a wrong value is an error in one line that says what the option takes.
+Python types; here a wrong value is an error in one line that says what the option accepts.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ def check_option(name: str, value: Any, kind: Any) -> None:
     plain = next(k for k in kinds if k is not type(None))
     fits = isinstance(value, (int, float) if plain is float else plain)
     if not fits or (isinstance(value, bool) and plain is not bool):
-        raise InputError(f"{name} is {value!r}; it takes {_WORDS[plain]}")
+        raise InputError(f"{name} is {value!r}; it must be {_WORDS[plain]}")
     if plain is int and value < (least or 0):
         raise InputError(f"{name} is {value}; it must be at least {least or 0}")

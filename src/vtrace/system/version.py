@@ -1,3 +1,3 @@
-"""The version of the package, for those who may not import its root."""
+"""The version of the package, for modules that may not import its root."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""What the page knows, as one JSON document: the trace, its inputs, and every method's numbers."""
+"""The data of the page as one JSON document: the trace, its inputs, and every method's numbers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LETTERS = {"image": "i", "question": "q", "template": "t", "response": "r"}
 
 
 def export(results: Sequence[Attribution], title: str = "", remarks: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The document. Results are of one trace; of one method there may be several targets."""
+    """The document. All results belong to one trace; a method may have results for several targets."""
     if not results:
         raise InputError("there is no attribution to show; give at least one")
     first = results[0]
     trace = first.trace
     if any(result.trace is not trace and result.trace.ids != trace.ids for result in results):
-        raise InputError("these attributions are of different responses; show them on pages of their own")
+        raise InputError("these attributions belong to different responses; write a page for each")
     remarks = remarks or {}
     exported = export_methods(results)
     shown = {result.method for result in results}
@@ -75,7 +75,7 @@ def _text(trace: Trace) -> dict[str, Any]:
     return {
         "response": trace.response,
         "offsets": [[place(low), place(high)] for low, high in trace.offsets[trace.prompt_length :]],
-        # kind, first and one past the last position, text; of those that are shown also the blanks around it
+        # kind, first position, one past the last, text; and, for shown words, the whitespace around it
         "words": [[LETTERS[w.kind], w.start, w.stop, *shown.get(w.start, [w.text])] for w in trace.words],
     }
 
@@ -111,7 +111,7 @@ def _input(item: RankedInput, patch: Patch | None, panels: list[Panel]) -> dict[
 
 
 def _size(trace: Trace, image: int) -> list[float]:
-    """Width and height of a picture; of a trace saved without its pictures only the grid is known."""
+    """Width and height of a picture; if the trace was saved without pictures, only the grid is known."""
     if image < len(trace.images):
         return list(trace.images[image].size)
     boxes = [patch.box for patch in trace.patches if patch.image == image]
@@ -119,7 +119,7 @@ def _size(trace: Trace, image: int) -> list[float]:
 
 
 def data_url(image: Image.Image) -> str:
-    """A picture as text: PNG, or JPEG where that would be large."""
+    """A picture as text: PNG, or JPEG if the PNG would be large."""
     if max(image.size) > MAX_SIDE:
         image = image.copy()
         image.thumbnail((MAX_SIDE, MAX_SIDE))

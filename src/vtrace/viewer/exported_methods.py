@@ -1,4 +1,4 @@
-"""The numbers of every method on the page: a matrix where there is one, scores where there is not."""
+"""The numbers of every method on the page: a matrix if it has one, otherwise scores."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .quantise import BUDGET, EncodedTriangle, choose_depth, encode_triangle
 
 
 class TargetEntry(TypedDict):
-    """A target by its name and positions."""
+    """A target: its name and positions."""
 
     name: str
     positions: list[int]
 
 
 class FixedScores(TargetEntry):
-    """Scores for one target, of a method that cannot be computed again in the page."""
+    """Scores for one target, for a method that the page cannot recompute."""
 
     scores: str  # float64 in base64
     calibration: dict[str, Any]
@@ -36,12 +36,12 @@ class MethodEntry(TypedDict):
     label: str
     options: dict[str, str | int | float | bool]
     likelihoods: list[list[float | None]] | None
-    matrix: int | None  # place in the list of matrices
+    matrix: int | None  # index in the list of matrices
     exported: list[FixedScores]
 
 
 class ExportedMethods(NamedTuple):
-    """Methods, and the matrices that they refer to."""
+    """Methods and the matrices that they use."""
 
     methods: list[MethodEntry]
     matrices: list[EncodedTriangle]
@@ -67,7 +67,7 @@ def target_entry(target: Target) -> TargetEntry:
 
 
 def _place(tensors: list[Tensor], pairwise: Tensor) -> int:
-    """Where the matrix stands in the list; it is added if it is new."""
+    """Index of the matrix in the list; it is added if it is new."""
     for place, known in enumerate(tensors):
         if known is pairwise or known.equal(pairwise):
             return place
@@ -104,5 +104,5 @@ def _fixed(result: Attribution) -> FixedScores:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
+    """None for infinite values, which JSON does not have."""
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,6 +1,6 @@
-"""The viewer: one self-contained HTML file that explains any part of a response, with the network off.
+"""The viewer: one self-contained HTML file that explains any part of a response offline.
 
-The page's source is plain HTML, CSS and JavaScript modules in `source`; they are put into one file as they are.
+The page's source is plain HTML, CSS and JavaScript modules in `source`; they are joined into one file without changes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 def page(results: Sequence[Attribution], title: str = "", remarks: Mapping[str, str] | None = None) -> str:
     """The complete page: one attribution, or several methods on the same trace side by side.
 
-    `remarks` are a line for a method by its name, such as its cost; one of a method without a result says
-    why there is none.
+    `remarks` has a line for each method, such as its cost, or the reason why a method has no result.
     """
     document = export(results, title, remarks)
     data = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -40,7 +39,7 @@ def page(results: Sequence[Attribution], title: str = "", remarks: Mapping[str, 
         "TITLE": escape(document["title"]),
         "STYLE": style(),
         "SCRIPT": script(),
-        "DATA": data.replace("<", "\\u003c"),  # so that nothing in it can end the element it stands in
+        "DATA": data.replace("<", "\\u003c"),  # so that nothing in it can close the surrounding element
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], (SOURCE / "page.html").read_text("utf-8"))
 
@@ -48,14 +47,14 @@ def page(results: Sequence[Attribution], title: str = "", remarks: Mapping[str, 
 def write_page(
     results: Sequence[Attribution], path: str | Path, title: str = "", remarks: Mapping[str, str] | None = None
 ) -> Path:
-    """Write the page, whole or not at all."""
+    """Write the page atomically."""
     text = page(results, title, remarks)
     return write_atomically(path, lambda file: file.write_text(text, "utf-8"))
 
 
 @functools.cache
 def policy() -> str:
-    """What the page may do: run its own script and style, and show pictures that stand in it. Nothing else."""
+    """The page's content-security policy: only its own script, style and embedded pictures are allowed."""
     return (
         f"default-src 'none'; script-src '{_digest(script())}'; style-src '{_digest(style())}'; "
         "img-src data:; base-uri 'none'; form-action 'none'; "
@@ -74,7 +73,7 @@ def script() -> str:
 
 
 def concatenate(modules: Sequence[str]) -> str:
-    """Modules, in the order of their imports, as one script: their names are distinct, so imports fall away."""
+    """Modules as one script, in the order of their imports. All names are distinct, so import lines can be dropped."""
     texts = [(SOURCE / f"{module}.js").read_text("utf-8") for module in modules]
     return "\n".join(re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE) for text in texts)
 

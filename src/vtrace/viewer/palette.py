@@ -1,4 +1,4 @@
-"""The one colour ramp of figures, pages and the viewer."""
+"""The colour ramp that figures, pages and the viewer share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Colour(NamedTuple):
 # common form of colour blindness.
 STOPS = ((255, 247, 227), (254, 217, 142), (251, 160, 82), (222, 87, 98), (157, 41, 122), (76, 18, 92))
 
-# The same hues from a dark page up to cream, for dark mode.
+# The same hues for dark mode, from dark to cream.
 DARK_STOPS = ((30, 22, 36), (76, 24, 92), (152, 44, 120), (220, 88, 96), (251, 164, 86), (255, 240, 205))
 
 
@@ -32,7 +32,7 @@ def colour(strength: float) -> Colour:
 
 
 def css_colour(strength: float) -> str:
-    """The same, as style sheets and terminals write it."""
+    """The same colour in CSS notation."""
     return f"rgb({','.join(map(str, colour(strength)))})"
 
 

@@ -1,4 +1,4 @@
-"""W as few bytes: exact where it is small or saved for good, rounded on a logarithmic scale where it is not."""
+"""W in few bytes: exact if it is small or saved to JSON, otherwise rounded on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 BUDGET = 1_700_000  # bytes of one matrix before base64: leaves room for the picture in a page of 3 MB
 EXACT = 32  # bits: float32 as it is
 DEPTHS = (EXACT, 16, 12)  # bits per edge
-SPAN = math.log(1e8)  # edges weaker than the strongest by more than this count as none
+SPAN = math.log(1e8)  # edges weaker than the strongest by more than this factor count as zero
 
 
 class EncodedTriangle(TypedDict):
@@ -45,13 +45,13 @@ def encode_triangle(pairwise: Tensor, bits: int = EXACT) -> EncodedTriangle:
     else:
         step = _span(edges, largest) / (2**bits - 2)
         codes = _codes(edges, largest, step, bits).astype("<u2")
-    planes = codes.view(np.uint8).reshape(-1, codes.itemsize).T  # like bytes side by side compress better
+    planes = codes.view(np.uint8).reshape(-1, codes.itemsize).T  # similar bytes next to each other compress better
     data = base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode("ascii")
     return {"size": len(pairwise), "bits": bits, "largest": largest, "step": step, "data": data}
 
 
 def decode_triangle(document: EncodedTriangle) -> Tensor:
-    """W (T,T) again: exact with 32 bits, rounded with fewer."""
+    """Decode W (T,T): exact with 32 bits, rounded with fewer."""
     size, bits = document["size"], document["bits"]
     planes = np.frombuffer(zlib.decompress(base64.b64decode(document["data"])), np.uint8)
     width = 4 if bits == EXACT else 2

@@ -122,7 +122,7 @@ class Family:
     cells: FindCells
     pixel_mask: FindPixels
     decoder: Callable[[PreTrainedModel], Any] = _language_model  # the text decoder inside the model
-    fits: Callable[[ModelConfig], bool] = lambda config: True  # tells families of one model type apart
+    fits: Callable[[ModelConfig], bool] = lambda config: True  # distinguishes families of one model type
     branch_norm: str = ""  # name of the norm between attention and residual, where a layer has one
     extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # further features at image positions
     with_extras: Callable[[Arguments, list[Tensor]], Arguments] = lambda arguments, rows: arguments

@@ -14,7 +14,7 @@ ROWS_IN_NOTEBOOK = 12  # of the ranking
 
 
 def attribution_html(attribution: Attribution) -> str:
-    """What a notebook shows."""
+    """The HTML that a notebook shows."""
     trace = attribution.trace
     scale = Scale(attribution)
     pictures = "".join(picture_figure(attribution, panel, scale) for panel in trace.panels)

@@ -1,4 +1,4 @@
-"""A comparison of methods in the terminal: what each finds, what it costs, how far they agree."""
+"""A comparison of methods in the terminal: what each finds, what it costs, how well they agree."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _methods(comparison: Comparison, count: int) -> Table:
 
 
 def _agreement(comparison: Comparison) -> Table:
-    """Shaded figures, columns numbered as the rows, so that many methods fit into a terminal."""
+    """Shaded numbers; columns have the numbers of the rows, so that many methods fit into a terminal."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("")
     names = list(comparison.results)

@@ -1,4 +1,4 @@
-"""Small multiples: each method's patches and question words, and how far the methods agree."""
+"""Small multiples: each method's patches and question words, and how well the methods agree."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _card(
 
 
 def _agreement(canvas: Axes, comparison: Comparison, left: float, top: float) -> None:
-    """Rank correlations as shaded cells, the column named by the row's number."""
+    """Rank correlations as shaded cells; columns have the numbers of the rows."""
     label = 1.75
     title = "RANK CORRELATION OVER PATCHES AND QUESTION WORDS"
     canvas.text(left, top, title, fontsize=8, color=FAINT, va="center", fontweight="bold")

@@ -36,7 +36,7 @@ GRID_STYLE = """
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """What a notebook shows."""
+    """The HTML that a notebook shows."""
     trace = comparison.trace
     cards = "".join(_card(comparison, name, result) for name, result in comparison.results.items())
     failures = "".join(f'<p class="small">Not run: {escape(reason)}</p>' for reason in comparison.failures.values())

@@ -1,1 +1,1 @@
-"""HTTP only: what comes in is handed to the service, and what it says becomes an answer."""
+"""HTTP only: requests are passed to the service, and its results become responses."""

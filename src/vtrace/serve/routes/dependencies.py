@@ -1,4 +1,4 @@
-"""What routes are given: the service, the runs, checked parts of the path."""
+"""Dependencies of routes: the service, the runs, validated parts of the path."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ def submit_explanation(
     question: Annotated[str, Form(description="About the pictures.", min_length=1)],
     pictures: Annotated[list[UploadFile] | None, File(description="PNG, JPEG, WebP or GIF.")] = None,
     example: Annotated[str, Form(description="An embedded example, instead of pictures.")] = "",
-    model: Annotated[str, Form(description="One of the server's; default: its first.")] = "",
-    methods: Annotated[list[str] | None, Form(description="Some of the server's; default: its first.")] = None,
+    model: Annotated[str, Form(description="One of the server's models; default: the first.")] = "",
+    methods: Annotated[list[str] | None, Form(description="Some of the server's methods; default: the first.")] = None,
     target: Annotated[ExplainedTarget, Form(description="What is explained.")] = "response",
 ) -> Explanation:
-    """Ask a question about pictures. The work is cancelled if nobody follows it or asks for it for a while."""
+    """Ask a question about pictures. The work is cancelled if no client follows it or polls it for a while."""
     uploads = [upload.file.read() for upload in pictures or [] if upload.size or upload.filename]
     record = service.submit(Submission(question, uploads, example), model, methods or [], target)
     response.headers["location"] = f"/api/explanations/{record.id}"
@@ -60,7 +60,7 @@ def events_of(
     id: ExplanationId,
     last_event_id: Annotated[str, Header(description="Continue after this event.")] = "",
 ) -> AsyncIterator[ServerSentEvent]:
-    """Found before the answer begins, so that an unknown id is a 404."""
+    """Looked up before the response begins, so that an unknown id is a 404."""
     sent = min(int(last_event_id), 2**31) if re.fullmatch("[0-9]{1,10}", last_event_id) else 0
     job = service.queue.find(id)
     return report_ended(service.find(id), sent) if job is None else follow_job(job, sent)
@@ -109,7 +109,7 @@ def explanation_page(service: Service, id: ExplanationId, download: bool = False
     responses={200: {"content": {"application/json": {}}}, **refusals(404, 409)},
 )
 def explanation_result(service: Service, id: ExplanationId, method: str = "") -> Response:
-    """The attribution with pictures and matrix, as `vtrace.read` loads it; of the first method unless one is named."""
+    """The attribution with pictures and matrix, as `vtrace.read` loads it; for the first method unless one is named."""
     documents = service.documents(id)
     name = method or next(iter(documents))
     if name not in documents:

@@ -25,7 +25,7 @@ def list_runs(runs: Runs) -> list[RunFacts]:
 def list_items(
     runs: Runs,
     run: str,
-    correct: Annotated[bool | None, Query(description="Only right, or only wrong answers.")] = None,
+    correct: Annotated[bool | None, Query(description="Only correct, or only wrong answers.")] = None,
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
     count: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> RunItems:
@@ -54,10 +54,10 @@ def explain_item(
     response: Response,
     run: str,
     key: str,
-    methods: Annotated[list[str] | None, Query(description="Some of the server's; default: its first.")] = None,
+    methods: Annotated[list[str] | None, Query(description="Some of the server's methods; default: the first.")] = None,
     target: ExplainedTarget = "response",
 ) -> Explanation:
-    """Explain a response of a run, token for token as it was given, to open it in the viewer."""
+    """Explain a response of a run, with the same tokens, to open it in the viewer."""
     record = service.submit_frozen(runs.frozen(run, key), methods or [], target)
     response.headers["location"] = f"/api/explanations/{record.id}"
     return Explanation.of(record, service.place(record))

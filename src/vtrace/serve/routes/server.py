@@ -1,4 +1,4 @@
-"""What this server is: its models, methods, limits and embedded examples."""
+"""What this server offers: models, methods, limits and embedded examples."""
 
 from __future__ import annotations
 

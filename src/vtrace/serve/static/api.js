@@ -1,4 +1,4 @@
-// The HTTP interface, as it is described in /openapi.json.
+// The HTTP interface, as described in /openapi.json.
 
 export class Problem extends Error {
   constructor(status, message, retryAfter) {
@@ -13,7 +13,7 @@ async function send(path, options) {
   try {
     answer = await fetch(path, options);
   } catch {
-    throw new Problem(0, "The server does not answer. Is it still running?");
+    throw new Problem(0, "The server does not respond. Is it still running?");
   }
   if (answer.ok) return answer.status === 204 ? null : answer.json();
   const text = await answer.text();

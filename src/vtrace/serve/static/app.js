@@ -1,4 +1,4 @@
-// Which view is shown, by the part of the address behind the #.
+// Which view is shown, by the part of the address after the #.
 
 import { ask } from "./ask.js";
 import { notice } from "./dom.js";

@@ -1,4 +1,4 @@
-// Nodes, never markup: whatever a user or a model wrote can only become text.
+// Nodes, never markup: text from users and models is only ever set as text.
 
 export function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);

@@ -26,7 +26,7 @@ function working(facts) {
     if (state.status === "running" && state.total) { bar.max = state.total; bar.value = state.done; }
     else bar.removeAttribute("value");
     text.textContent = state.text;
-    if (FINAL.has(state.status)) dispatchEvent(new Event("hashchange")); // the same address now shows something else
+    if (FINAL.has(state.status)) dispatchEvent(new Event("hashchange")); // the same address now shows another view
   });
   return { nodes: [beside(facts, status, bar, text, cancel)], leave };
 }

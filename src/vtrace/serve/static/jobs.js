@@ -4,7 +4,7 @@
 import { get } from "./api.js";
 
 export const FINAL = new Set(["done", "failed", "cancelled", "interrupted"]);
-const EVERY = 2000; // milliseconds, well within the server's patience
+const EVERY = 2000; // milliseconds, well below the server's time limit
 const mine = new Set();
 
 export function follow(id, listener) {

@@ -7,7 +7,7 @@ export const ownHops = (options) => (options.multihop === false ? "direct" : opt
 
 const sameTarget = (a, b) => a.length === b.length && a.every((position, k) => position === b[k]);
 
-/** What a method exported for a target, if it did. */
+/** What a method exported for a target, if anything. */
 export const exportedFor = (method, target) =>
   method.exported.find((one) => sameTarget(one.positions, target.positions));
 
@@ -17,7 +17,7 @@ export function receiversOf(method, positions) {
   return positions.map((position) => position - back);
 }
 
-const memory = new WeakMap(); // matrix → the flows last asked of it; γ and hops change rarely, targets often
+const memory = new WeakMap(); // matrix → its most recent flows; γ and hops change rarely, targets often
 
 /** Flows of a method's matrix at its γ and path length, or at those of the settings. */
 export function methodFlows(method, settings) {
@@ -33,7 +33,7 @@ export function methodFlows(method, settings) {
   return kept.get(key);
 }
 
-/** {scores, calibration} of a target by a method; null where the method has nothing for it. */
+/** {scores, calibration} of a target by a method; null if the method has no scores for it. */
 export function attribute(trace, method, target, settings) {
   if (!method.matrix) return fixed(trace, exportedFor(method, target), settings.calibrated);
   const logs = logScores(methodFlows(method, settings), receiversOf(method, target.positions));
@@ -41,7 +41,7 @@ export function attribute(trace, method, target, settings) {
   let top = -Infinity;
   for (const place of inputs) top = Math.max(top, logs[place]);
   if (top === -Infinity) top = 0;
-  // a response token can outweigh every input beyond the range of numbers
+  // a response token can outweigh every input by more than the range of numbers
   const raw = logs.map((log) => Math.min(Math.exp(log - top), Number.MAX_VALUE));
   const calibration = calibrate(
     settings.calibrated ? likelihoodsFor(trace, method, target.positions) : null,
@@ -76,7 +76,7 @@ function normalise(raw, inputs) {
 }
 
 /**
- * Share of one input (its positions) among all inputs of each word, every word as a target of its own.
+ * Share of one input (its positions) among all inputs of each word, with every word as its own target.
  * Two path sums serve all words: what image and question positions together give to every position.
  */
 export function support(trace, method, input, words, settings) {

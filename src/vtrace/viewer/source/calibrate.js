@@ -23,7 +23,7 @@ export function likelihoodsOf(rows, tokens) {
   return rows.map((row) => (tokens ? tokens.reduce((sum, token) => sum + row[token], 0) : row.reduce((a, b) => a + b, 0)));
 }
 
-/** One sentence on how image and text were put on one scale: what hiding each does, or why it was not done. */
+/** One sentence on calibration: what hiding the image or the question does, or why it was not applied. */
 export function calibrationSentence(calibration, on = "response") {
   if (calibration.status !== "applied") return `Calibration ${calibration.status}.`;
   const { imageDamage: image, textDamage: text } = calibration;

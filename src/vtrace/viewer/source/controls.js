@@ -1,4 +1,4 @@
-// Sliders, buttons and keys. Each turns what a reader does into a change of the state.
+// Sliders, buttons and keys. Each turns an action of the reader into a change of the state.
 import { element, isDark, make } from "./dom.js";
 import { findTarget } from "./targets.js";
 import { beginning, gammaOf, lengthOf } from "./state.js";

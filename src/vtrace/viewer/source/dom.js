@@ -1,4 +1,4 @@
-// Small helpers around the document. Text is only ever set as text.
+// Small helpers for the document. Text is only ever set as text.
 
 export const element = (id) => document.getElementById(id);
 
@@ -21,7 +21,7 @@ export function draw(tag, attributes, ...children) {
   return made;
 }
 
-/** Show lines of text beside a point of the window, or nothing. */
+/** Show lines of text next to a point of the window, or hide them. */
 export function showTip(lines, x, y) {
   const tip = element("tip");
   tip.hidden = !lines;

@@ -124,7 +124,7 @@ function drawFacts(context, trace, view, paper, left, y, width) {
   context.fillText(`${view.method.label} · target: ${view.title} (underlined) · model: ${trace.model}`, left, y + 42, width);
 }
 
-/** To the clipboard where that is allowed, and as a file where it is not. Says which. */
+/** Copy to the clipboard if that is allowed, otherwise download as a file. Says which. */
 export async function copyFigure(canvas) {
   const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
   try {

@@ -1,4 +1,4 @@
-// One state, one way through: a change, what follows from it, and what is shown of that.
+// Data flows one way: a change updates the state, the view is computed from it, and the page shows the view.
 import { exportedFor, sizeOf } from "./attribution.js";
 import { showControls } from "./controls.js";
 import { element, make } from "./dom.js";
@@ -21,7 +21,7 @@ async function open() {
   let view = null;
   let linking = 0;
 
-  /** Something is hovered over: pictures and words follow, nothing else does. */
+  /** On hover: update pictures and words only. */
   function glance(changes) {
     Object.assign(state, changes);
     view = look(state);
@@ -33,7 +33,7 @@ async function open() {
     element("hint").textContent = shadingOf(trace, view);
   }
 
-  /** Something is chosen: everything follows, including the address. */
+  /** On a choice: update everything, including the address. */
   function update(changes) {
     glance({ ...changes, lit: null, preview: null });
     showRanking(trace, view, act);
@@ -43,7 +43,7 @@ async function open() {
     paintControls(view);
     describeMissing();
     element("status").textContent = summaryOf(trace, view);
-    clearTimeout(linking); // browsers do not like an address that changes with every pixel of a slider
+    clearTimeout(linking); // browsers limit how often the address may change
     linking = setTimeout(() => location.protocol !== "about:" && history.replaceState(null, "", address()), 150);
   }
 
@@ -137,11 +137,11 @@ async function open() {
   };
   addEventListener("hashchange", fromLink);
   new ResizeObserver(() => {
-    for (const column of document.querySelectorAll(".seen, .told")) // stay in sight where they fit
+    for (const column of document.querySelectorAll(".seen, .told")) // stay visible if they fit
       column.classList.toggle("held", column.offsetHeight + 32 < innerHeight);
     drawWires(trace, view, spans);
   }).observe(document.body);
-  addEventListener("scroll", () => drawWires(trace, view, spans), { passive: true }); // columns stay, text moves
+  addEventListener("scroll", () => drawWires(trace, view, spans), { passive: true }); // columns are sticky, text scrolls
   element("copy-png").addEventListener("click", async () => flash("copy-png", await copyFigure(drawFigure(trace, pictures, view))));
   element("copy-link").addEventListener("click", async () => {
     try {

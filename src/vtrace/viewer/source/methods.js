@@ -6,7 +6,7 @@ import { percent, rankingOf } from "./scale.js";
 import { nameOfItem } from "./state.js";
 import { shade, spansOf } from "./words.js";
 
-/** One card a method; `act` is {method(k), target(target)}. */
+/** One card per method; `act` is {method(k), target(target)}. */
 export function showMethods(trace, pictures, act) {
   element("methods").hidden = trace.methods.length < 2;
   if (trace.methods.length < 2) return () => {};

@@ -7,7 +7,7 @@ import { rowStart } from "./quantised.js";
 
 const EPSILON = 1e-12;
 const TINY = 1e-280;
-const SWELL = 138; // logarithm at which the common exponent moves on
+const SWELL = 138; // logarithm at which the common exponent is raised
 
 /** γ / (max W + ε): what turns W into γŴ. */
 export const edgeScale = (matrix, gamma) => gamma / (matrix.largest + EPSILON);
@@ -70,7 +70,7 @@ export function reachAll(matrix, start, gamma) {
   const logScale = Math.log(edgeScale(matrix, gamma));
   const sums = nothing(size);
   const total = nothing(size);
-  const pushed = new Float64Array(size); // what earlier rows sent here, over exp(common)
+  const pushed = new Float64Array(size); // sums from earlier rows, divided by exp(common)
   let common = 0;
   let begun = false;
   for (let row = 0; row < size; row++) {
@@ -140,8 +140,8 @@ function upTo(times, matrix, start, gamma, hops) {
 }
 
 /**
- * What is asked of W at one γ and one path length: `hops` is "all", "direct" or a number.
- * `passing` is log(1 + In): the weight of a position for the paths that come through it.
+ * Path sums of W at one γ and one path length: `hops` is "all", "direct" or a number.
+ * `passing` is log(1 + In): the weight of a position for paths that pass through it.
  */
 export function flowsOf(matrix, gamma, hops) {
   const all = hops === "all";

@@ -78,7 +78,7 @@ function place([left, top, right, bottom], zoom) {
 const strongestFloor = (shares) =>
   Float64Array.from(shares).sort().reverse()[Math.max(0, Math.round(OUTLINED * shares.length) - 1)];
 
-/** Two lines, dark in light, that are seen on any picture. */
+/** Two lines, a dark one inside a light one, visible on any picture. */
 function mark(context, [x, y, w, h], style, pixel) {
   context.setLineDash(style === "dashed" ? [4 * pixel, 3 * pixel] : []);
   for (const [colour, line] of [[MARK.dark, 4.5 * pixel], [MARK.light, 2 * pixel]]) {
@@ -104,7 +104,7 @@ function writeShare(context, text, x, y, w, h, ink) {
   context.fillText(text, x + w / 2, y + h / 2);
 }
 
-/** What all patches of a panel have together. */
+/** Total share of all patches of a panel. */
 const panelShare = (trace, shares, panel) =>
   trace.inputs.reduce((sum, item, k) => sum + (item.panel === panel ? Math.abs(shares[k]) : 0), 0);
 
@@ -179,7 +179,7 @@ function listen(canvas, trace, index, act) {
   canvas.addEventListener("click", (event) => {
     const found = under(event);
     if (found === null) return;
-    canvas.cursor = found; // where the arrow keys go on
+    canvas.cursor = found; // where the arrow keys continue
     showTip(null);
     act.pin(found);
   });

@@ -6,7 +6,7 @@ import { colourOf, percent, rankingOf, rgb } from "./scale.js";
 import { nameOfItem } from "./state.js";
 
 const LISTED = 12;
-const LEFT_OUT = "Shown without calibration: image and question scores are not on one scale.";
+const LEFT_OUT = "Shown without calibration: image and question scores are not on the same scale.";
 
 export function showBalance(trace, view) {
   const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.shown.scores, places));

@@ -11,7 +11,7 @@ function sourceWeights(flows, sources) {
 
 /**
  * The `count` strongest paths from the sources to the receivers: [{positions, share}], share of all the credit
- * that goes from the sources to the receivers. Dynamic programming over positions, `count` best a position.
+ * that goes from the sources to the receivers. Dynamic programming over positions, the `count` best per position.
  */
 export function strongestRoutes(flows, sources, receivers, count) {
   const { matrix, gamma } = flows;
@@ -20,7 +20,7 @@ export function strongestRoutes(flows, sources, receivers, count) {
   const last = Math.max(...receivers);
   const logScale = Math.log(edgeScale(matrix, gamma));
   const best = new Float64Array(size * count).fill(-Infinity);
-  const from = new Int32Array(size * count).fill(-1); // place in `best` that a path came from
+  const from = new Int32Array(size * count).fill(-1); // index in `best` that a path came from
   for (let row = Math.min(...sources); row < last; row++) {
     if (start[row] > -Infinity) insert(best, from, row, count, start[row], -1);
     if (best[row * count] === -Infinity) continue;
@@ -96,7 +96,7 @@ export function passages(flows, sources, receivers, words) {
   });
 }
 
-/** R between the positions of one word: paths between neighbours stay among them. */
+/** R between the positions of one word; these paths stay within the word. */
 function pathsWithin(matrix, start, stop, gamma) {
   const scale = edgeScale(matrix, gamma);
   const size = stop - start;

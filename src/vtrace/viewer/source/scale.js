@@ -1,4 +1,4 @@
-// The one colour scale on which patches and words are shown.
+// The colour scale that patches and words share.
 
 /** Colour of a strength between 0 and 1 on a ramp of stops. */
 export function colourOf(stops, strength) {
@@ -15,7 +15,7 @@ export function inkOn(colour) {
   return light > 0.28 ? "#1f1a24" : "#ffffff";
 }
 
-/** As the figures and the console write it. */
+/** A share in per cent, as in figures and the console. */
 export function percent(share) {
   const size = Math.abs(share);
   if (size === 0) return "0%";
@@ -43,5 +43,5 @@ export function shareOf(scores, start, stop) {
   return sum;
 }
 
-/** Places of the inputs, strongest first; equal ones keep their order. */
+/** Indices of the inputs, strongest first; equal ones keep their order. */
 export const rankingOf = (shares) => shares.map((_, k) => k).sort((a, b) => shares[b] - shares[a] || a - b);

@@ -1,4 +1,4 @@
-// What the page knows (the trace), what the reader chose (the state), and the link that says so.
+// The page's data (the trace), the reader's choices (the state), and the link that encodes them.
 import { decodeMatrix, decodeScores } from "./quantised.js";
 import { findTarget, tokenWords } from "./targets.js";
 import { ownHops } from "./attribution.js";
@@ -49,7 +49,7 @@ const range = (start, stop) => Array.from({ length: stop - start }, (_, k) => st
 
 export const positionsOf = (item) => range(item.start, item.stop);
 
-/** Where the page begins, and what "Reset" goes back to. */
+/** The initial state, which "Reset" restores. */
 export function beginning(trace) {
   return {
     target: trace.target, method: 0, gamma: null, hops: null, calibrated: true, look: "heat", numbers: false,
@@ -74,7 +74,7 @@ export function targetTitle(trace, target) {
   return `“${text.length > 60 ? text.slice(0, 57) + "…" : text}”`;
 }
 
-/** The state as the part of the address after #, without what is as it was in the beginning. */
+/** The state as the part of the address after #, without default values. */
 export function linkOf(trace, state) {
   const first = beginning(trace);
   const known = trace.targets.find((target) => target.name === state.target.name);
@@ -94,7 +94,7 @@ export function linkOf(trace, state) {
   return new URLSearchParams(present.map(([key, value]) => [key, String(value)])).toString();
 }
 
-/** The state a link asks for; throws an Error with one line where it asks for what is not there. */
+/** The state that a link encodes; throws an Error with one line if it refers to something that does not exist. */
 export function stateOf(trace, link) {
   const asked = new URLSearchParams(link);
   const state = beginning(trace);
@@ -116,6 +116,6 @@ export function stateOf(trace, link) {
   return state;
 }
 
-/** γ and path length as they are for a method: the reader's, or the method's own. */
+/** γ and path length for a method: the reader's, or the method's own. */
 export const lengthOf = (state, method) => state.hops ?? ownHops(method.options);
 export const gammaOf = (state, method) => state.gamma ?? method.options.gamma ?? 1;

@@ -1,4 +1,4 @@
-// Targets by meaning, in the words of the command line: response, answer, sentence 2, "a phrase", /a regex/, tokens 5-12.
+// Targets in words, as on the command line: response, answer, sentence 2, "a phrase", /a regex/, tokens 5-12.
 
 /** {name, positions} of a target in words; throws an Error with one line for the reader. */
 export function findTarget(trace, words) {

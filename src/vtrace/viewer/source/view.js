@@ -1,4 +1,4 @@
-// The view: everything that follows from the state, computed once for all parts of the page.
+// The view: everything derived from the state, computed once for all parts of the page.
 import { attribute, sizeOf, support } from "./attribution.js";
 import { isDark } from "./dom.js";
 import { percent, rankingOf, scaleOf } from "./scale.js";
@@ -9,7 +9,7 @@ const HINT =
   "Click a word or drag over a phrase to explain it. Hover over a patch to see which words it supports; click it to follow its paths.";
 const NOTHING = { status: "off", scale: 1 };
 
-/** A function from the state to the view. What depends on choices alone is kept while the pointer moves. */
+/** A function from the state to the view. What depends only on choices is cached while the pointer moves. */
 export function lookout(trace) {
   let kept = { key: "" };
   return (state) => {
@@ -54,7 +54,7 @@ function settle(trace, state, method, settings) {
   };
 }
 
-/** What the colours of the response say. */
+/** What the colours of the response mean. */
 export function shadingOf(trace, view) {
   if (!view.support) return HINT;
   const item = trace.inputs[view.lit ?? view.pinned];

@@ -35,7 +35,7 @@ function nameOf(trace, position) {
   return word.kind === "t" ? `${word.text} (prompt)` : `“${word.text}”`;
 }
 
-/** The panel beside the ranking. */
+/** The panel next to the ranking. */
 export function listPaths(trace, view, act, spans) {
   const box = element("paths");
   if (view.pinned === null) {
@@ -74,7 +74,7 @@ function viaList(trace, view, spans) {
     const bar = make("i");
     bar.style.width = `${(100 * share) / most}%`;
     bar.style.backgroundColor = rgb(colourOf(view.stops, 0.25 + (0.6 * share) / most));
-    const before = trace.wordAt[word.start - 1]; // says which of several equal words it is
+    const before = trace.wordAt[word.start - 1]; // distinguishes several equal words
     const context = before?.shown && before.kind === "r" ? [make("span", { className: "faint" }, `${before.text}${word.before || before.after}`)] : [];
     const line = make("li", {}, make("span", {}, ...context, word.text), make("span", { className: "strip" }, bar), make("span", { className: "n" }, percent(share)));
     line.addEventListener("pointerenter", () => spans.get(word).classList.add("marked"));

@@ -1,4 +1,4 @@
-// Question and response, every word shaded, and every way of choosing one.
+// Question and response with shaded words, and all ways of choosing a word.
 import { element, make, showTip } from "./dom.js";
 import { colourOf, inkOn, percent, rgb, shareOf } from "./scale.js";
 
