@@ -152,8 +152,8 @@ def test_the_effect_of_stop_tokens_in_the_ratio_of_flashtrace(monkeypatch):
     """As much as the page says: the public package sets their scores to zero before it forms the ratio."""
 
     def masked(session, *arguments):
-        scores, residual = span_scores(session, *arguments)
-        return scores * ~stop_tokens(session.trace), residual
+        found = span_scores(session, *arguments)
+        return found._replace(scores=found.scores * ~stop_tokens(session.trace))
 
     lvlm = vtrace.load("pinhole-internvl")
     effects = []

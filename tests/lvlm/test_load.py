@@ -106,7 +106,7 @@ def test_a_gated_model_is_refused_with_what_to_do(monkeypatch):
         raise GatedRepoError("401 Client Error. (Request ID: …)\nCannot access gated repo for url …")
 
     monkeypatch.setattr("vtrace.lvlm.checkpoint.AutoConfig.from_pretrained", refuse)
-    with pytest.raises(ModelError, match="accept the terms on its page, then run: hf auth login") as found:
+    with pytest.raises(ModelError, match="accept them on its page, then run: hf auth login") as found:
         vtrace.load("google/gemma-3-4b-it")
     assert "\n" not in str(found.value)
 
