@@ -158,7 +158,7 @@ BAD = {
     "two sources": (["explain", "a.png", "What?", "--example", "test-1"], 2, "--example are mutually exclusive"),
     "trace and response": (["explain", "--trace", "a", "--response", "b"], 2, "--response are mutually exclusive"),
     "bad dtype": (["explain", "--dtype", "float99"], 3, "unknown dtype"),
-    "bad receivers": (["explain", "--receivers", "all"], 2, "use 'predictor' or 'token'"),
+    "bad receivers": (["explain", "--receivers", "all"], 2, "use one of: 'predictor', 'token'"),
     "bad shard": (["evaluate", "--shard", "two"], 2, "write it as I/N"),
     "bad format": (["table", "run.sqlite", "--format", "word"], 2, "use one of: markdown"),
     "unknown study": (["study", "zebra"], 2, "unknown study 'zebra'"),
