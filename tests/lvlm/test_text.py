@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 import vtrace
 from oracles import algorithm
 from oracles.states import literal_states
-from support import families
+from support import families, family_parts
 from support.comparing import check_likelihoods
 from vtrace.benchmarks.benchmark import Benchmark
 from vtrace.errors import InputError
@@ -33,7 +33,7 @@ OWN = {
     "qwen2_moe": dict(
         num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=32
     ),
-    "qwen3_moe": families.MOE,
+    "qwen3_moe": family_parts.MOE,
     "mistral": dict(sliding_window=16),
 }
 
@@ -41,18 +41,20 @@ OWN = {
 @pytest.fixture(scope="module", params=TEXT.model_types)
 def folder(request, tmp_path_factory):
     torch.manual_seed(2)
-    words = families.tokenizer()
-    config = AutoConfig.for_model(request.param, **families.text_config(words, **OWN.get(request.param, {})))
+    words = family_parts.tokenizer()
+    config = AutoConfig.for_model(request.param, **family_parts.text_config(words, **OWN.get(request.param, {})))
     if "2" in request.param:  # these take the size of a head from the width
         config = AutoConfig.for_model(
             request.param,
-            **families.text_config(words, num_attention_heads=3, num_key_value_heads=1, **OWN.get(request.param, {})),
+            **family_parts.text_config(
+                words, num_attention_heads=3, num_key_value_heads=1, **OWN.get(request.param, {})
+            ),
         )
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     families.randomise(model)
     place = tmp_path_factory.mktemp(request.param)
     model.save_pretrained(place)
-    words.chat_template = families.template("")
+    words.chat_template = family_parts.template("")
     words.save_pretrained(place)
     return place
 
