@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from vtrace.errors import InputError
-from vtrace.system.files import append_line, check_writable, locked, read_json, read_lines, write_atomically
+from vtrace.system.files import check_writable, locked, read_json, write_atomically
 
 HOLDS_THE_LOCK = """
 import sys
@@ -85,16 +85,6 @@ def test_a_folder_that_does_not_exist_is_refused_before_and_while_writing(tmp_pa
     with pytest.raises(InputError, match="is a folder; give a file name"):
         check_writable(tmp_path)
     check_writable(tmp_path / "a.json")
-
-
-def test_lines_are_read_back_except_one_that_is_incomplete(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    assert read_lines(path) == []
-    append_line(path, {"a": 1})
-    with path.open("a") as file:
-        file.write('{"a": 2, "b"')  # a process was killed here
-    append_line(path, {"a": "ä"})
-    assert read_lines(path) == [{"a": 1}, {"a": "ä"}]
 
 
 def test_json_that_cannot_be_read_is_named(tmp_path):
