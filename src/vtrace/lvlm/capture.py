@@ -80,10 +80,9 @@ class _Recorder:
         self._residual = args[0] if args else kwargs["hidden_states"]
 
     def start(self, call: _Call) -> None:
-        if len(call.query) != len(self.lengths or [1]):
-            raise ModelError(
-                f"the decoder was called with {len(call.query)} sequences, but {len(self.lengths or [1])} were announced"
-            )
+        announced = len(self.lengths or [1])
+        if len(call.query) != announced:
+            raise ModelError(f"the decoder was called with {len(call.query)} sequences instead of {announced}")
         self._call = call
 
     def project(self, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
