@@ -26,6 +26,7 @@ ROOMS = (
     "methods",
     "benchmarks",
     "faithfulness",
+    "credit",
     "studies",
     "viewer",
     "report",
