@@ -31,6 +31,7 @@ ROOMS = (
     "viewer",
     "report",
     "pinhole",
+    "credit",
     "serve",
     "cli",
 )

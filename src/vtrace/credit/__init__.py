@@ -1,1 +1,1 @@
-"""Attribution as a learning signal: weights for the tokens of sampled responses, and data and rewards to train with."""
+"""Token credit: attribution as a learning signal for reinforcement learning."""
