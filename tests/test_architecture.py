@@ -26,7 +26,6 @@ ROOMS = (
     "methods",
     "benchmarks",
     "faithfulness",
-    "credit",
     "studies",
     "viewer",
     "report",

@@ -17,12 +17,13 @@ from ..benchmarks.quantity import read_quantity
 from ..errors import InputError, first_line
 from ..types import AnswerKind, Example, Gold
 
-_LONGEST_PHRASE = 5  # words; a longer text can be said in too many ways to compare it word for word
-_LONGEST_FORMULA = 200  # characters
+_MOST_WORDS = 5  # a longer text can be said in too many ways to compare it word for word
+_LONGEST = 200  # characters of an answer that is not an option
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _LETTER = re.compile(r"[(\[{]?\s*([A-Ja-j])\s*[)\]}]?[.:]?")
 _SEVERAL_LETTERS = re.compile(r"[A-J](?:\s*(?:,|;|&|/|\band\b)?\s*[A-J])+")
-_PHRASE = re.compile(r"[\w\s'’.,:&%/()-]*[^\W\d_][\w\s'’.,:&%/()-]*|\d+(?::\d+)+")  # words, or 3:45
+_PHRASE = re.compile(r"(?=.*[^\W\d_])[\w\s'’.,:&%/()-]+|\d+(?::\d+)+", re.DOTALL)  # words, or 3:45
+_EQUATION = re.compile(r"[\d+*/^(=-].*=")  # x^2 + y^2 = 25, but not AB = 25, which is a number
 
 
 def infer_gold(question: str, answer: str, formulas: bool = False) -> Gold | None:
@@ -46,13 +47,15 @@ def _infer(options: tuple[str, ...], text: str, formulas: bool) -> Gold | None:
     if options:  # an answer that names none of them, or several, cannot be compared with the letter of a response
         named = None if _SEVERAL_LETTERS.fullmatch(text) else read_letter(text, options)
         return Gold("choice", (named,), options) if named else None
+    if len(text) > _LONGEST:
+        return None
     if text.lower() in ("yes", "no"):
         return Gold("yesno", (text.lower(),))
-    if read_quantity(text):
-        return Gold("maths", (text,))
+    if read_quantity(text):  # the grader would take an equation for the number on its right
+        return None if _EQUATION.search(text) else Gold("maths", (text,))
     if _PHRASE.fullmatch(text):
-        return Gold("words", (text,)) if len(text.split()) <= _LONGEST_PHRASE else None
-    return Gold("maths", (text,)) if formulas and len(text) <= _LONGEST_FORMULA else None
+        return Gold("words", (text,)) if len(text.split()) <= _MOST_WORDS else None
+    return Gold("maths", (text,)) if formulas and re.search(r"\w", text) else None
 
 
 def gold_to_json(gold: Gold) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from ..benchmarks.benchmark import LostFile
+from ..benchmarks.readers.rows import unique_keys
 from ..errors import InputError, VTraceError, first_line
 from ..system.files import check_writable, write_atomically
 from ..tracing.prompt import SYSTEM_PROMPT
@@ -124,12 +125,12 @@ def _usable(
     progress: Progress,
 ) -> Iterator[TrainingItem]:
     """The items of one dataset, in order; all other rows are counted."""
-    for path in paths:
+    for path, name in zip(paths, unique_keys(path.stem for path in paths), strict=True):
         try:
             for row in stored_rows(path):
                 if limit is not None and report.kept >= limit:
                     return
-                key = f"{source}/{path.stem}/{row.number}"
+                key = f"{source}/{name}/{row.number}"
                 report.read += 1
                 try:
                     item = training_item(row, source, key, path.parent, keep_formulas)
