@@ -15,6 +15,8 @@ from .families.supported import has_pictures
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
 EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
 
+UNFINISHED = {"pinhole-half": _SHIPPED / "checkpoint_half"}  # half trained, for reinforcement learning to start from
+
 
 class Checkpoint(NamedTuple):
     """A folder or hub id, and the revision if the name ends in one."""
@@ -25,8 +27,9 @@ class Checkpoint(NamedTuple):
 
 def find_checkpoint(name: str) -> Checkpoint:
     """Where the checkpoint with this name is."""
-    if name in EMBEDDED or Path(name).exists():
-        return Checkpoint(str(EMBEDDED.get(name, name)), {})
+    shipped = EMBEDDED | UNFINISHED
+    if name in shipped or Path(name).exists():
+        return Checkpoint(str(shipped.get(name, name)), {})
     source, _, revision = name.partition("@")
     return Checkpoint(source, {"revision": revision} if revision else {})
 

@@ -183,8 +183,8 @@ class Seam:
     ) -> Iterator[Float64[Tensor, " tokens"]]:
         """Entropy of the distributions that the tokens at some positions of each sequence are drawn from; in nats."""
         for hidden, chosen in self._read_batch(arguments, ids, positions):
-            parts = [torch.distributions.Categorical(logits=part.logits) for part in self._logits(hidden, chosen)]
-            yield torch.cat([part.entropy().double() for part in parts])
+            logs = [part.logits.double().log_softmax(-1) for part in self._logits(hidden, chosen)]
+            yield torch.cat([-torch.special.xlogy(part.exp(), part.exp()).sum(-1) for part in logs])
 
     @torch.no_grad()
     def _read_batch(

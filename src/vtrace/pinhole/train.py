@@ -107,21 +107,40 @@ def build_optimisers(module: Seer | Reasoner, tower_rate: float) -> Optimisers:
     )
 
 
-def run_stage(stage: Stage, module: Seer | Reasoner, folder: Path, every: Callable[[int], dict[str, Any]]) -> None:
-    """Train one stage to its end, resuming from its last checkpoint if there is one."""
+class Stop(NamedTuple):
+    """Where training ends early, for a half-trained model."""
+
+    stage: str
+    step: int
+
+
+def parse_stop(text: str) -> Stop:
+    """A stage and a step, such as reason:700."""
+    stage, _, step = text.partition(":")
+    if not step.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a stage and a step, such as reason:700")
+    return Stop(stage, int(step))
+
+
+def run_stage(
+    stage: Stage, module: Seer | Reasoner, folder: Path, last: int, every: Callable[[int], dict[str, Any]]
+) -> None:
+    """Train one stage up to its step `last`, resuming from its last checkpoint if there is one."""
     optimisers = build_optimisers(module, stage.tower_rate)
     checkpoint = folder / f"{stage.name}.pt"
     step, spent = _resume(checkpoint, module, optimisers)
+    if step > last:
+        sys.exit(f"{checkpoint} is already at step {step}, past {last}; give another --work folder")
     began = time.monotonic() - 60 * spent
     module.train()
-    while step < stage.steps:
+    while step < last:
         loss, facts = _update(stage, module, optimisers, step)
         step += 1
         minutes = (time.monotonic() - began) / 60
-        if step % 10 == 0 or step == stage.steps:
+        if step % 10 == 0 or step == last:
             measured = {name: round(value, 4) for name, value in {"loss": loss, **facts}.items()}
             _log(folder, stage=stage.name, step=step, of=stage.steps, minutes=round(minutes, 2), **measured)
-        if step % SAVE_EVERY == 0 or step == stage.steps:
+        if step % SAVE_EVERY == 0 or step == last:
             _keep(checkpoint, module, optimisers, _Done(step, minutes))
             if extra := every(step):
                 _log(folder, stage=stage.name, step=step, **extra)
@@ -186,8 +205,13 @@ def main() -> None:
     parser.add_argument("--model", choices=list(RECIPES), default="pinhole")
     parser.add_argument("--work", type=Path, help="checkpoints and log (default: build/MODEL)")
     parser.add_argument("--out", type=Path, help="the finished model (default: where it is shipped)")
+    parser.add_argument("--until", type=parse_stop, metavar="STAGE:STEP", help="stop early; needs --out")
     args = parser.parse_args()
     recipe = RECIPES[args.model]
+    if args.until and not args.out:
+        parser.error("--until needs --out: a half-trained model does not replace the shipped one")
+    if args.until and args.until.stage not in [stage.name for stage in recipe.stages]:
+        parser.error(f"no stage {args.until.stage!r}; stages: {', '.join(stage.name for stage in recipe.stages)}")
     work, out = args.work or Path("build") / recipe.name, args.out or Path(__file__).parent / recipe.folder
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(SEED)
@@ -210,7 +234,10 @@ def main() -> None:
 
     for stage in recipe.stages:
         module = Reasoner(model, seer, packer, stage) if stage.whole else seer
-        run_stage(stage, module, work, partial(check, stage))
+        ends = args.until is not None and args.until.stage == stage.name
+        run_stage(stage, module, work, args.until.step if ends else stage.steps, partial(check, stage))
+        if ends:
+            break
 
     draft = work / "checkpoint"
     shutil.rmtree(draft, ignore_errors=True)
