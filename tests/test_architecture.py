@@ -30,6 +30,7 @@ ROOMS = (
     "viewer",
     "report",
     "pinhole",
+    "credit",
     "serve",
     "cli",
 )

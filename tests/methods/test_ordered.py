@@ -18,6 +18,11 @@ def session(random_lvlm, random_trace):
     return TraceSession.open(random_lvlm, random_trace)
 
 
+def session_flows(session):
+    groups = [torch.tensor(session.trace.positions(kind)) for kind in ("image", "question")]
+    return flows_into_predictors(session.layers(), session.trace.prompt_length, len(session.trace), groups)
+
+
 @pytest.fixture(scope="module")
 def literal(session):
     V, a, x_attn, _, Wo = cached_states(session.seam.model, session.seam.decoder, session.arguments)
@@ -27,7 +32,7 @@ def literal(session):
 
 
 def test_flows_equal_the_ordered_product_of_all_layers(session, literal):
-    torch.testing.assert_close(flows_into_predictors(session), literal, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(session_flows(session), literal, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -41,7 +46,7 @@ def test_scores_equal_flows_through_an_explicit_inverse(session, literal, spec, 
 
 
 def test_nothing_flows_backwards(session):
-    flows = flows_into_predictors(session)
+    flows = session_flows(session)
     start = session.trace.prompt_length
     for token in range(flows.shape[1]):
         assert flows[start + token :, token].eq(0).all(), "a predictor sees nothing from its own token on"

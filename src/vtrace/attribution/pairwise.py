@@ -36,13 +36,18 @@ class PairwiseMatrix:
         self.layers = 0
         self._rows = torch.zeros(length, length, device=device)  # receiver-major: blocks of rows are contiguous
 
-    def add(self, layer: Layer) -> None:
-        """Add one layer."""
+    def add(self, layer: Layer, receivers: slice | None = None) -> None:
+        """Add one layer: all receivers, or those that no other sequence with the same beginning has."""
         update = layer.update.float()
         direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
-        for rows, edges in edge_rows(layer, centre_values(layer.value.float(), self.groups), direction):
+        value = centre_values(layer.value.float(), self.groups)
+        for rows, edges in edge_rows(layer, value, direction, receivers):
             self._rows[rows, : edges.shape[1]] += edges.to(self._rows.device)
         self.layers += 1
+
+    def begin_as(self, other: PairwiseMatrix, length: int) -> None:
+        """Take the first receivers from the matrix of a sequence that begins with the same tokens."""
+        self._rows[:length, :length] = other._rows[:length, :length]
 
     def finish(self) -> Float32[Tensor, "positions positions"]:
         """W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""
@@ -50,19 +55,25 @@ class PairwiseMatrix:
 
 
 def edge_rows(
-    layer: Layer, value: Float32[Tensor, "groups positions size"], direction: Float32[Tensor, "positions width"]
+    layer: Layer,
+    value: Float32[Tensor, "groups positions size"],
+    direction: Float32[Tensor, "positions width"],
+    receivers: slice | None = None,
 ) -> Iterator[EdgeBlock]:
-    """Blocks of receivers and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see.
+    """Blocks of receivers, some or all, and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see.
 
     `value` are the layer's values, centred or not; `direction` is what each receiver's writes are projected on. A
     block is valid until the next one is asked for.
     """
     heads, length, size = layer.query.shape
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
-    reading = (direction @ layer.projection.float()).view(length, heads, size).transpose(0, 1)  # O_h û_j: H,T,d_h
+    wanted = receivers or slice(0, length)
+    reading = (direction[wanted] @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
     value_t, scratch = value.mT, Scratch()
-    for rows, weights in attention_rows(layer):
-        aligned = grouped(reading[:, rows], value_t[..., : weights.shape[-1]], scratch)
+    for rows, weights in attention_rows(layer, wanted):
+        assert isinstance(rows, slice)
+        own = slice(rows.start - wanted.start, rows.stop - wanted.start)
+        aligned = grouped(reading[:, own], value_t[..., : weights.shape[-1]], scratch)
         edges = aligned[0].mul_(weights[0])
         for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
             edges.addcmul_(weights[head], aligned[head])

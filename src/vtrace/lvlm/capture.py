@@ -6,31 +6,34 @@ a hook on the output projection, or on a norm after it, supplies what the layer 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ..errors import ModelError
-from .layer import Consumer, Layer
+from .layer import BatchConsumer, Layer
 
 
 @contextmanager
-def watched(decoder: Any, consumer: Consumer, branch_norm: str = "") -> Iterator[None]:
-    """While open, every attention layer of the decoder is passed to `consumer` as it is computed.
+def watched(
+    decoder: Any, consumer: BatchConsumer, branch_norm: str = "", lengths: Sequence[int] | None = None
+) -> Iterator[None]:
+    """While open, every attention layer of every sequence is passed to `consumer` as it is computed.
 
-    Attention runs through SDPA, whatever kernel the model is configured with; no attention map is
-    kept. The model's own setting is restored, also after an exception.
+    `lengths` are those of the sequences of a right-padded batch; without them, the decoder has to be called with one
+    sequence. Attention runs through SDPA, whatever kernel the model is configured with; no attention map is kept. The
+    model's own setting is restored, also after an exception.
     """
     config = decoder.config
-    recorder = _Recorder(decoder, consumer, branch_norm)
+    recorder = _Recorder(decoder, consumer, branch_norm, lengths)
     before = config._attn_implementation
     token = _ACTIVE.set(recorder)
     config._attn_implementation = _NAME
@@ -54,63 +57,71 @@ def watched(decoder: Any, consumer: Consumer, branch_norm: str = "") -> Iterator
 class _Call(NamedTuple):
     """The inputs of one attention call."""
 
-    query: Float[Tensor, "heads positions size"]
-    key: Float[Tensor, "groups positions size"]
-    value: Float[Tensor, "groups positions size"]
+    query: Float[Tensor, "batch heads positions size"]
+    key: Float[Tensor, "batch groups positions size"]
+    value: Float[Tensor, "batch groups positions size"]
     scaling: float
-    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None
+    mask: Tensor | None  # 1 or batch,1,positions,positions; None for causal
 
 
 class _Recorder:
     """Pairs the attention call of a layer with the output of its projection, or of a norm after that."""
 
-    def __init__(self, decoder: Any, consumer: Consumer, branch_norm: str):
+    def __init__(self, decoder: Any, consumer: BatchConsumer, branch_norm: str, lengths: Sequence[int] | None):
         self.projections = [layer.self_attn.o_proj for layer in decoder.layers]
         self.norms = [getattr(layer, branch_norm, None) for layer in decoder.layers]
         self.consumer = consumer
+        self.lengths = lengths
         self.seen = 0
         self._call: _Call | None = None
         self._residual: Any = None
 
     def enter(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._residual = (args[0] if args else kwargs["hidden_states"])[0]
+        self._residual = args[0] if args else kwargs["hidden_states"]
 
-    def start(
-        self,
-        query: Float[Tensor, "batch heads positions size"],
-        key: Float[Tensor, "batch groups positions size"],
-        value: Float[Tensor, "batch groups positions size"],
-        scaling: float,
-        mask: Tensor | None,
-    ) -> None:
-        if len(query) != 1:
-            raise ModelError("capture takes one sequence at a time")
-        self._call = _Call(query[0], key[0], value[0], scaling, mask if mask is None else mask[0, 0])
+    def start(self, call: _Call) -> None:
+        announced = len(self.lengths or [1])
+        if len(call.query) != announced:
+            raise ModelError(f"the decoder was called with {len(call.query)} sequences instead of {announced}")
+        self._call = call
 
     def project(self, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if self._call is not None and self.norms[self.seen] is None:
-            self._finish(self._call, output[0], _weight(projection, self.seen, output))
+            self._finish(self._call, output, _weight(projection, self.seen, output))
 
     def normalise(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         """The norm is linear in each receiver's sum of writes: a weight per feature and a factor per receiver."""
         if self._call is not None:
-            linear = linearised(norm, args[0][0])
+            linear = linearised(norm, args[0].flatten(0, 1))
             matrix = _weight(self.projections[self.seen], self.seen, output).float()
-            self._finish(self._call, output[0], linear.weight[:, None] * matrix, linear.factor)
+            gain = linear.factor.view(output.shape[:2])
+            self._finish(self._call, output, linear.weight[:, None] * matrix, gain)
 
     def _finish(
         self,
         call: _Call,
-        update: Float[Tensor, "positions width"],
+        update: Float[Tensor, "batch positions width"],
         projection: Float[Tensor, "width inputs"],
-        gain: Float[Tensor, " positions"] | None = None,
+        gain: Float[Tensor, "batch positions"] | None = None,
     ) -> None:
         self._call = None
-        if not torch.isfinite(update).all():
-            raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
-        query, key, value, scaling, mask = call
-        layer = Layer(self.seen, query, key, value, update, projection, scaling, mask, self._residual, gain)
-        self.consumer(layer)
+        for row, length in enumerate(self.lengths or [update.shape[1]]):
+            own = slice(0, length)
+            if self.lengths is None and not torch.isfinite(update).all():
+                raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
+            layer = Layer(
+                self.seen,
+                call.query[row, :, own],
+                call.key[row, :, own],
+                call.value[row, :, own],
+                update[row, own],
+                projection,
+                call.scaling,
+                None if call.mask is None else call.mask[row if len(call.mask) > 1 else 0, 0, own, own],
+                self._residual[row, own],
+                None if gain is None else gain[row, own],
+            )
+            self.consumer(row, layer)
         self.seen += 1
 
 
@@ -134,9 +145,9 @@ def linearised(norm: Any, x: Float[Tensor, "positions width"]) -> LinearisedNorm
 
 @torch.no_grad()
 def _weight(projection: Any, layer: int, like: Tensor) -> Float[Tensor, "width inputs"]:
-    """Weight of an output projection. Packed or offloaded ones are read by projecting the identity."""
+    """Weight of an output projection. Packed, offloaded or adapted ones are read by projecting the identity."""
     weight = projection.weight
-    plain = isinstance(weight, Tensor) and weight.is_floating_point() and weight.ndim == 2
+    plain = isinstance(projection, nn.Linear) and weight.is_floating_point() and weight.ndim == 2
     if plain and not weight.is_meta:
         return weight.detach()
     try:
@@ -171,7 +182,7 @@ def _attention(
     seen = attention_mask
     if seen is None and not kwargs.get("is_causal", getattr(module, "is_causal", True)):
         seen = torch.ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-    _ACTIVE.get().start(query, key, value, scale, seen)
+    _ACTIVE.get().start(_Call(query, key, value, scale, seen))
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
 
 

@@ -20,7 +20,7 @@ from ..errors import ModelError
 from ..types import predictor
 from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
-from .layer import Consumer
+from .layer import BatchConsumer, Consumer
 
 BATCH_TOKENS = 1024  # as many sequences as fit are decoded together, at least one
 
@@ -171,6 +171,32 @@ class Seam:
         ]
         return torch.cat(parts)
 
+    def batch_log_probabilities(
+        self, arguments: Arguments, ids: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    ) -> Iterator[Float64[Tensor, " tokens"]]:
+        """log p of the tokens at some positions of each sequence of a batch, teacher-forced."""
+        for hidden, chosen in self._read_batch(arguments, ids, positions):
+            yield self._score(hidden, chosen)
+
+    def batch_entropies(
+        self, arguments: Arguments, ids: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    ) -> Iterator[Float64[Tensor, " tokens"]]:
+        """Entropy of the distributions that the tokens at some positions of each sequence are drawn from; in nats."""
+        for hidden, chosen in self._read_batch(arguments, ids, positions):
+            parts = [torch.distributions.Categorical(logits=part.logits) for part in self._logits(hidden, chosen)]
+            yield torch.cat([part.entropy().double() for part in parts])
+
+    @torch.no_grad()
+    def _read_batch(
+        self, arguments: Arguments, ids: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    ) -> list[tuple[Float[Tensor, "tokens width"], Int[Tensor, " tokens"]]]:
+        """Hidden states that predict the tokens at these positions, and the tokens, for each sequence."""
+        hidden = self.decoder(**arguments).last_hidden_state
+        return [
+            (row[_predictors(where)], torch.tensor([own[p] for p in where], device=hidden.device))
+            for row, own, where in zip(hidden, ids, positions, strict=True)
+        ]
+
     @torch.no_grad()
     def ranks(
         self, arguments: Arguments, ids: Int[Tensor, " length"], positions: Sequence[int]
@@ -203,7 +229,11 @@ class Seam:
 
     def capture(self, consumer: Consumer) -> AbstractContextManager[None]:
         """While open, every attention layer of the decoder is passed to `consumer` as it is computed."""
-        return watched(self.decoder, consumer, self.family.branch_norm)
+        return watched(self.decoder, lambda row, layer: consumer(layer), self.family.branch_norm)
+
+    def capture_batch(self, consumer: BatchConsumer, lengths: Sequence[int]) -> AbstractContextManager[None]:
+        """The same for a right-padded batch of sequences of these lengths. Numbers are not checked for being finite."""
+        return watched(self.decoder, consumer, self.family.branch_norm, lengths)
 
 
 def _predictors(positions: Sequence[int]) -> list[int]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..attribution.attention import attention_rows
 from ..errors import InputError
+from ..lvlm.layer import Layer
 from ..types import ReadAt, Target
 from .outcome import Outcome
 from .session import TraceSession
@@ -30,12 +31,10 @@ def flowtracer(
         raise InputError(
             f"layers from {first_layer} to {last_layer} are not a range; give fractions of the depth, between 0 and 1"
         )
-    depth = len(session.layers())
-    low = min(round(first_layer * depth), depth - 1)
-    high = max(round(last_layer * depth), low + 1)
-    capacity = attention_capacity(session, range(low, high))
+    chosen = layer_range(len(session.layers()), first_layer, last_layer)
+    capacity = attention_capacity(session, chosen)
     answer = session.receivers(target, receivers)
-    details = {"layers": [low, high - 1]}
+    details = {"layers": [chosen[0], chosen[-1]]}
     if mode == "direct":
         return Outcome(capacity[:, answer].mean(1), details)
     reach = reach_of(capacity, answer)
@@ -44,14 +43,30 @@ def flowtracer(
     return Outcome(throughput(capacity, reach, answer, torch.tensor(session.inputs, device=session.device)), details)
 
 
+def layer_range(depth: int, first: float = 1 / 3, last: float = 2 / 3) -> range:
+    """Layers between two fractions of the depth, at least one."""
+    low = min(round(first * depth), depth - 1)
+    return range(low, max(round(last * depth), low + 1))
+
+
 def attention_capacity(session: TraceSession, layers: range) -> Tensor:
     """Mean attention over a range of layers and all heads, source by receiver, strictly upper; float64."""
     length = len(session.trace)
     total = torch.zeros(length, length, device=session.device)
     for layer in (session.layers()[index] for index in layers):
-        for rows, weights in attention_rows(layer):
-            total[rows, : weights.shape[-1]] += weights.mean(0)
-    return total.tril_(-1).T.double() / len(layers)
+        add_attention(total, layer)
+    return capacity_of(total, len(layers))
+
+
+def add_attention(total: Tensor, layer: Layer, receivers: slice | None = None) -> None:
+    """Add the head-mean attention of a layer, receiver by source, for all receivers or some."""
+    for rows, weights in attention_rows(layer, receivers):
+        total[rows, : weights.shape[-1]] += weights.mean(0)
+
+
+def capacity_of(total: Tensor, layers: int) -> Tensor:
+    """A sum over layers as a mean, source by receiver, strictly upper; float64. Changes the sum."""
+    return total.tril_(-1).T.double() / layers
 
 
 def reach_of(capacity: Tensor, answer: Tensor) -> Tensor:

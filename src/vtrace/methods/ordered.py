@@ -7,12 +7,14 @@ paths are summed.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..attribution.pairwise import EPSILON, centre_values, edge_rows
+from ..lvlm.layer import Layer
 from ..types import Target
 from .outcome import Outcome, check_finite
 from .session import TraceSession
@@ -33,10 +35,30 @@ def ordered(
     `normalise` "scaled" divides the flow between response tokens by one number, so that its largest column
     sums to 0.9; "columns" makes every column of all flows sum to one. `own` counts the predictor's own stream.
     """
-    start = session.trace.prompt_length
-    flows = flows_into_predictors(session, centring)
+    start, length = session.trace.prompt_length, len(session.trace)
+    groups = [torch.tensor(session.trace.positions(kind), device=session.device) for kind in ("image", "question")]
+    flows = flows_into_predictors(session.layers(), start, length, groups if centring else [])
+    received = received_flow(flows, start, target, normalise, own)
+    return Outcome(received.scores, {"largest_column": received.largest_column})
+
+
+class ReceivedFlow(NamedTuple):
+    """Scores of all positions, and the largest column sum of the flow between response tokens."""
+
+    scores: Tensor  # T; float64
+    largest_column: float
+
+
+def received_flow(
+    flows: Tensor,
+    start: int,
+    target: Target,
+    normalise: Literal["scaled", "columns"] = "scaled",
+    own: bool = False,
+) -> ReceivedFlow:
+    """The second level: flow into the target, directly or through earlier response tokens (from `start` on)."""
     if not own:
-        predictors = _predictors(session)
+        predictors = _predictors(start, len(flows))
         flows[predictors, list(range(len(predictors)))] -= 1
     between = flows[start:].triu(1)  # response token by response token; only later ones read earlier ones
     if normalise == "columns":
@@ -44,27 +66,27 @@ def ordered(
         flows, between = flows / total, between / total
     else:
         between = between * (LARGEST / between.sum(0).max().clamp_min(EPSILON))
-    wanted = torch.zeros(len(between), 1, dtype=torch.float64, device=session.device)
+    wanted = torch.zeros(len(between), 1, dtype=torch.float64, device=flows.device)
     wanted[[p - start for p in target.positions]] = 1
-    identity = torch.eye(len(between), dtype=torch.float64, device=session.device)
+    identity = torch.eye(len(between), dtype=torch.float64, device=flows.device)
     weight = torch.linalg.solve_triangular(identity - between, wanted, upper=True, unitriangular=True)
-    return Outcome((flows @ weight)[:, 0], {"largest_column": float(between.sum(0).max())})
+    return ReceivedFlow((flows @ weight)[:, 0], float(between.sum(0).max()))
 
 
-def flows_into_predictors(session: TraceSession, centring: bool = True) -> Tensor:
-    """Flow of every position into the predictor of every response token: T,n; float64.
+def flows_into_predictors(layers: Sequence[Layer], start: int, length: int, groups: Sequence[Tensor]) -> Tensor:
+    """Flow of every position into the predictor of every response token (from `start` on): T,n; float64.
 
     One column per response token is passed down from the top layer, r ← r + C r. Edges are shares of the
-    residual, C[i, j] = [Σ_h α ⟨f̃_i, x_j⟩]₊ / ‖x_j‖², recomputed layer by layer and not kept.
+    residual, C[i, j] = [Σ_h α ⟨f̃_i, x_j⟩]₊ / ‖x_j‖², recomputed layer by layer and not kept. Values are centred
+    within `groups`.
     """
-    length, start = len(session.trace), session.trace.prompt_length
-    groups = [torch.tensor(session.trace.positions(kind), device=session.device) for kind in ("image", "question")]
-    flows = torch.zeros(length, length - start, dtype=torch.float64, device=session.device)
-    flows[_predictors(session), list(range(length - start))] = 1
-    for layer in reversed(session.layers()):
+    device = layers[0].query.device
+    flows = torch.zeros(length, length - start, dtype=torch.float64, device=device)
+    flows[_predictors(start, length), list(range(length - start))] = 1
+    for layer in reversed(layers):
         state = (layer.residual + layer.update).float()
         direction = state / state.pow(2).sum(-1, keepdim=True).clamp_min(EPSILON)
-        value = centre_values(layer.value.float(), [g for g in groups if len(g)] if centring else [])
+        value = centre_values(layer.value.float(), [g for g in groups if len(g)])
         more = torch.zeros_like(flows)
         for rows, edges in edge_rows(layer, value, direction):
             assert isinstance(rows, slice)
@@ -74,6 +96,6 @@ def flows_into_predictors(session: TraceSession, centring: bool = True) -> Tenso
     return flows
 
 
-def _predictors(session: TraceSession) -> list[int]:
+def _predictors(start: int, length: int) -> list[int]:
     """Predictors of all response tokens."""
-    return Target("response", tuple(range(session.trace.prompt_length, len(session.trace)))).receivers()
+    return Target("response", tuple(range(start, length))).receivers()

@@ -95,9 +95,9 @@ def _generate(lvlm: Lvlm, prompt: ProcessedPrompt, budget: int, streamer: Any) -
             streamer=streamer,
         )
     reply = ids[0, len(prompt.ids) :].tolist()
-    if not set(reply) - _ends(lvlm):
+    if not set(reply) - end_tokens(lvlm):
         raise InputError("the model gave an empty response; rephrase the question, or supply a response")
-    return Reply(reply, "stop" if reply[-1] in _ends(lvlm) else "length")
+    return Reply(reply, "stop" if reply[-1] in end_tokens(lvlm) else "length")
 
 
 def _supplied(lvlm: Lvlm, response: str) -> list[int]:
@@ -110,7 +110,8 @@ def _supplied(lvlm: Lvlm, response: str) -> list[int]:
     return [*tokenizer(response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
 
 
-def _ends(lvlm: Lvlm) -> set[int]:
+def end_tokens(lvlm: Lvlm) -> set[int]:
+    """Tokens that end a response."""
     ends = lvlm.model.generation_config.eos_token_id
     own = lvlm.processor.tokenizer.eos_token_id
     return {own, *(ends if isinstance(ends, list) else [ends])}
@@ -133,7 +134,7 @@ def _freeze(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt, system: str, 
             kinds[p] = "question"
     for patch in patches:
         kinds[patch.position] = "image"
-    end = len(ids) - (reply.ids[-1] in _ends(lvlm))
+    end = len(ids) - (reply.ids[-1] in end_tokens(lvlm))
     span = Span(offsets[start].start, offsets[end - 1].stop)
     reasoning, answer = find_answer(text, span)
     return Trace(

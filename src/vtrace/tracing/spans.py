@@ -82,6 +82,22 @@ def overlapping(offsets: Sequence[Span], span: Span, start: int = 0, stop: int |
     return [p for p in range(start, stop) if offsets[p][0] < span[1] and offsets[p][1] > span[0]]
 
 
+def covering(text: str, offsets: Sequence[Span], span: Span, start: int = 0) -> list[int]:
+    """The same from `start` on, without tokens at either end that overlap only in whitespace, such as the space token
+    before a digit."""
+
+    def blank(position: int) -> bool:
+        low, high = offsets[position]
+        return not text[max(low, span.start) : min(high, span.stop)].strip()
+
+    found = overlapping(offsets, span, start)
+    while found and blank(found[0]):
+        found.pop(0)
+    while found and blank(found[-1]):
+        found.pop()
+    return found
+
+
 def word_runs(text: str, offsets: Sequence[Span], start: int, stop: int) -> list[WordRun]:
     """Split positions [start, stop) into words.
 
@@ -149,3 +165,19 @@ def find_answer(text: str, response: Span) -> ReasoningAndAnswer:
         low, answer = low + 1, answer[1:-1]
     reasoning = text[start : mark.start()].rstrip(_MARKDOWN + "#")
     return ReasoningAndAnswer(Span(start, start + len(reasoning)), Span(low, low + len(answer)) if answer else None)
+
+
+def answer_tokens(decode: Callable[[list[int]], str], response: Sequence[int]) -> list[int]:
+    """Indices of the answer's tokens in a response without its end token; none without an answer.
+
+    Only the end of the response, from its last "Final answer:" on, is decoded token by token.
+    """
+    ids, size = list(response), 16
+    while not ANSWER_MARK.search(decode(ids[-size:])):
+        if size >= len(ids):
+            return []
+        size *= 2
+    first = max(0, len(ids) - size - 8)  # the mark may have been cut in the middle of a character
+    text, offsets = detokenise(decode, ids[first:])
+    answer = find_answer(text, Span(0, len(text))).answer
+    return [first + k for k in covering(text, offsets, answer)] if answer else []

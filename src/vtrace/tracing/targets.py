@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..errors import InputError
 from ..types import Span, Target, Trace
-from .spans import overlapping
+from .spans import covering
 
 HELP = (
     "response, answer, reasoning, 'sentence 2', a quoted phrase such as '\"red star\"' "
@@ -80,23 +80,10 @@ def _pattern(trace: Trace, pattern: str) -> Target:
 
 
 def _of_spans(trace: Trace, spans: Sequence[Span], name: str, missing: str) -> Target:
-    positions: set[int] = set()
-    for span in spans:
-        found = overlapping(trace.offsets, span, trace.prompt_length)
-        while found and _blank(trace, found[0], span):  # such as the space token before a digit
-            found.pop(0)
-        while found and _blank(trace, found[-1], span):
-            found.pop()
-        positions.update(found)
+    positions = {p for span in spans for p in covering(trace.text, trace.offsets, span, trace.prompt_length)}
     if not positions:
         raise InputError(missing)
     return Target(name, tuple(sorted(positions)))
-
-
-def _blank(trace: Trace, position: int, span: Span) -> bool:
-    """Whether a token overlaps a span only in whitespace."""
-    low, high = trace.offsets[position]
-    return not trace.text[max(low, span[0]) : min(high, span[1])].strip()
 
 
 def _of_tokens(trace: Trace, tokens: Sequence[int], name: str) -> Target:

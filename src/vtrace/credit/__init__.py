@@ -1,0 +1,1 @@
+"""Token credit: attribution as a learning signal for reinforcement learning."""

@@ -1,0 +1,66 @@
+"""The model in training: out of its wrappers, checked before training starts, and left as it was by every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..errors import ModelError
+from ..lvlm.families.supported import family_of
+from ..lvlm.model import Lvlm
+
+
+@contextmanager
+def undisturbed(model: Any) -> Iterator[None]:
+    """Run in evaluation mode, without gradients and without compiled graphs; the model's own mode is restored."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        model.train(training)
+
+
+def policy_of(model: Any, processor: Any, name: str = "policy") -> Lvlm:
+    """A trainer's model, out of its wrappers (PEFT, torch.compile), checked to be one whose layers can be read.
+
+    Call it before training starts: it fails with a `ModelError` where credit would fail later.
+    """
+    bare = unwrapped(model)
+    if not hasattr(bare, "config"):
+        raise ModelError(f"{type(model).__name__} hides the model: it has no configuration; unwrap it first")
+    lvlm = Lvlm(name, bare, processor, family_of(bare.config, name))
+    try:
+        layers = lvlm.seam.decoder.layers
+        _ = [layer.self_attn.o_proj for layer in layers]
+    except AttributeError as error:
+        raise ModelError(f"the decoder of {type(bare).__name__} cannot be reached: {error}; unwrap it first") from error
+    _read_once(lvlm)
+    return lvlm
+
+
+def unwrapped(model: Any) -> Any:
+    """The model of `transformers` inside compiled, distributed and adapted ones. Adapters stay active inside it."""
+    while True:
+        if hasattr(model, "_orig_mod"):  # torch.compile
+            model = model._orig_mod
+        elif type(model).__name__ in ("DistributedDataParallel", "DataParallel"):
+            model = model.module
+        elif hasattr(model, "get_base_model"):  # PEFT
+            model = model.get_base_model()
+        else:
+            return model
+
+
+def _read_once(lvlm: Lvlm) -> None:
+    """Instrument a pass over four tokens."""
+    seen: list[int] = []
+    embed = lvlm.model.get_input_embeddings()
+    with undisturbed(lvlm.model), lvlm.seam.undisturbed():
+        embeds = embed(torch.full((1, 4), lvlm.seam.pad_id, device=lvlm.device))
+        with lvlm.seam.capture(lambda layer: seen.append(layer.index)):
+            lvlm.seam.decoder(inputs_embeds=embeds, use_cache=False)

@@ -1,0 +1,64 @@
+"""Several sequences in one decoder call: encoded one prompt at a time, repeated for its responses, right-padded.
+
+Tokens of a causal decoder never see what comes after them, so padding on the right changes nothing and needs no mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .encoding import with_response
+from .families.family import Arguments, ProcessorOutput
+from .model import Lvlm
+from .seam import Seam
+
+
+@torch.no_grad()
+def encode_responses(lvlm: Lvlm, prompt: ProcessorOutput, responses: Sequence[Sequence[int]]) -> Arguments:
+    """Decoder arguments of one prompt with several responses, one row each. The pictures are encoded once."""
+    seam, start = lvlm.seam, prompt["input_ids"].shape[1]
+    longest = max(map(len, responses))
+    # Any token does for the response here; a sampled image token would make the model look for another picture.
+    ids = [*prompt["input_ids"][0].tolist(), *[seam.pad_id] * longest]
+    batch = seam.repeat(seam.encode(with_response(lvlm, prompt, ids)), len(responses))
+    embeds, embed = batch["inputs_embeds"].clone(), lvlm.model.get_input_embeddings()
+    for row, response in enumerate(responses):
+        embeds[row, start : start + len(response)] = embed(torch.tensor(response, device=embeds.device))
+    return {**batch, "inputs_embeds": embeds}
+
+
+def join(seam: Seam, parts: Sequence[Arguments]) -> Arguments:
+    """One batch from several, right-padded to the longest."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [part["inputs_embeds"].shape[1] for part in parts]
+    joined = {name: _joined(name, [part[name] for part in parts], lengths) for name in parts[0]}
+    extras = [torch.cat(rows) for rows in zip(*(seam.family.extras(part) for part in parts), strict=True)]
+    return seam.family.with_extras(joined, extras)
+
+
+def _joined(name: str, values: Sequence[Any], lengths: Sequence[int]) -> Any:
+    if isinstance(values[0], dict):  # a mask for each kind of layer
+        return {key: _joined(key, [value[key] for value in values], lengths) for key in values[0]}
+    if not isinstance(values[0], Tensor):
+        return values[0]
+    if values[0].ndim == 1:  # indices of positions
+        return max(values, key=len)
+    missing = [max(lengths) - length for length in lengths]
+    padded = [_padded(name, value, count) for value, count in zip(values, missing, strict=True)]
+    return torch.cat(padded, dim=1 if name == "position_ids" and values[0].ndim == 3 else 0)
+
+
+def _padded(name: str, value: Tensor, count: int) -> Tensor:
+    if name == "inputs_embeds":
+        return F.pad(value, (0, 0, 0, count))
+    if value.ndim < 4:
+        return F.pad(value, (0, count), value=int(name == "attention_mask"))
+    # A mask between positions: nothing sees the padding, and the padding sees everything, so that it stays finite.
+    hidden = 0 if value.dtype == torch.bool else torch.finfo(value.dtype).min
+    return F.pad(F.pad(value, (0, count), value=hidden), (0, 0, 0, count), value=int(value.dtype == torch.bool))
