@@ -21,7 +21,8 @@ from torch import Tensor
 
 from ..errors import InputError, ModelError
 from ..lvlm.processor import TextProcessor
-from .credit import Credit, Status, TokenCredit, policy
+from .credit import Credit, Status, TokenCredit
+from .policy import policy_of, unwrapped
 from .special_tokens import picture_tokens, unsampled_tokens
 from .weights import UNASSIGNED
 
@@ -57,8 +58,8 @@ class CreditMixin(_Trainer):
         _suppress_special_tokens(self)
         if credit is not None:
             _refuse_unsupported(self)
-            processor = self.processing_class
-            self._policy = policy(self.model, processor if hasattr(processor, "tokenizer") else TextProcessor(processor))
+            reader = self.processing_class
+            self._policy = policy_of(self.model, reader if hasattr(reader, "tokenizer") else TextProcessor(reader))
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch = super()._generate_and_score_completions(inputs)
@@ -85,7 +86,7 @@ class CreditMixin(_Trainer):
         except Exception:  # a run of days must not end because of a weight
             self._credit_failures += 1
             if self._credit_failures == 1:
-                _LOG.exception("credit failed; the advantages of this batch keep their values. Later failures are only")
+                _LOG.exception("credit failed, so the advantages of this batch are not weighted; see the metric credit/failed")
             for row in rows:
                 found[row] = _neutral(lengths[row], "failed")
         return found
@@ -155,7 +156,7 @@ def _as_tensor(found: Sequence[TokenCredit], mask: Tensor) -> Tensor:
 
 def _suppress_special_tokens(trainer: Any) -> None:
     """Keep special tokens from being sampled. If the user chose `suppress_tokens`, only those of pictures are added."""
-    model = getattr(trainer.model, "get_base_model", lambda: trainer.model)()
+    model = unwrapped(trainer.model)
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
     chosen = (trainer.args.generation_kwargs or {}).get("suppress_tokens")
     if chosen is None:
