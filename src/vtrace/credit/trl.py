@@ -86,14 +86,14 @@ class CreditMixin(_Trainer):
         except Exception:  # a run of days must not end because of a weight
             self._credit_failures += 1
             if self._credit_failures == 1:
-                _LOG.exception("credit failed, so the advantages of this batch are not weighted; see the metric credit/failed")
+                _LOG.exception(
+                    "credit failed, so the advantages of this batch are not weighted; see the metric credit/failed"
+                )
             for row in rows:
                 found[row] = _neutral(lengths[row], "failed")
         return found
 
-    def _credited(
-        self, batch: dict[str, Any], inputs: list[dict[str, Any]], rows: Sequence[int]
-    ) -> list[TokenCredit]:
+    def _credited(self, batch: dict[str, Any], inputs: list[dict[str, Any]], rows: Sequence[int]) -> list[TokenCredit]:
         if not rows or self.credit is None:
             return []
         rollouts = trl_rollouts(self._policy, batch, inputs, rows)
@@ -173,7 +173,9 @@ def _suppress_special_tokens(trainer: Any) -> None:
 def _refuse_unsupported(trainer: Any) -> None:
     """Settings under which credit would fail in every batch, or have no effect."""
     if not hasattr(GRPOTrainer, "_generate_and_score_completions"):
-        raise ModelError(f"trl {trl.__version__} generates completions differently; pip install 'vtrace-attribution[trl]'")
+        raise ModelError(
+            f"trl {trl.__version__} generates completions differently; pip install 'vtrace-attribution[trl]'"
+        )
     if hasattr(trainer, "liger_grpo_loss"):
         raise InputError("this version of TRL has a Liger loss without token advantages; set use_liger_kernel=False")
     plugin = trainer.accelerator.state.deepspeed_plugin

@@ -6,12 +6,13 @@ layouts, see `Scene.split`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count, islice
 from typing import Any
 
+import torch
 from datasets import Dataset
-from torch import nn
+from torch import Tensor
 from transformers import PreTrainedModel, ProcessorMixin
 from trl import GRPOConfig
 
@@ -87,9 +88,41 @@ def cpu_config(output_dir: str, prompts: int = 4, rollouts: int = 8, **others: A
 
 
 def freeze_vision(model: PreTrainedModel) -> None:
-    """Leave the vision tower as it is: reasoning is trained, not seeing."""
-    tower: nn.Module = model.model.visual
+    """Leave the vision tower as it is: reasoning is trained, not seeing. Equal pictures are then encoded once.
+
+    TRL shows the picture of a prompt once per rollout, and again for the loss. What a frozen tower sees does not change,
+    so it remembers the latest pictures; the results are the same.
+    """
+    tower: Any = model.model.visual
     tower.requires_grad_(False)
+    tower.forward = _Remembered(tower.forward)
+
+
+class _Remembered:
+    """A vision tower that encodes every picture once, and keeps the latest."""
+
+    def __init__(self, forward: Callable[..., Any], size: int = 64):
+        self.forward, self.size = forward, size
+        self.known: dict[tuple[Any, ...], Any] = {}
+
+    @torch.no_grad()
+    def __call__(self, hidden_states: Tensor, grid_thw: Tensor, **options: Any) -> Any:
+        parts = hidden_states.split(grid_thw.prod(-1).tolist())
+        keys = [(*grid.tolist(), part.cpu().numpy().tobytes()) for grid, part in zip(grid_thw, parts, strict=True)]
+        for key, grid, part in zip(keys, grid_thw, parts, strict=True):
+            if key not in self.known:
+                self.known[key] = self.forward(part, grid_thw=grid[None], **options)
+        found = [self.known[key] for key in keys]
+        self.known = dict(list(self.known.items())[-self.size :])
+        joined = {name: _concatenated([output[name] for output in found]) for name in found[0]}
+        return type(found[0])(**joined)
+
+
+def _concatenated(values: Sequence[Any]) -> Any:
+    """Outputs for several pictures as one; those of DeepStack are lists with one entry per layer."""
+    if isinstance(values[0], Tensor):
+        return torch.cat(list(values))
+    return [torch.cat(entries) for entries in zip(*values, strict=True)]
 
 
 def greedy_accuracy(
