@@ -37,7 +37,10 @@ except ImportError as error:
         f"credit in TRL needs trl, which cannot be imported ({error}); pip install 'vtrace-attribution[trl]'"
     ) from error
 
-_Trainer = GRPOTrainer if TYPE_CHECKING else object
+if TYPE_CHECKING:
+    _Trainer = GRPOTrainer
+else:
+    _Trainer = object
 _LOG = logging.getLogger(__name__)
 _PAPER = Credit()
 _WITHOUT_ANSWER: tuple[Status, ...] = ("no answer", "cut off", "empty")
@@ -87,7 +90,7 @@ class CreditMixin(_Trainer):
             self._credit_failures += 1
             if self._credit_failures == 1:
                 _LOG.exception(
-                    "credit failed, so the advantages of this batch are not weighted; see the metric credit/failed"
+                    "credit failed: the advantages of this batch are not weighted; credit/failed counts rows"
                 )
             for row in rows:
                 found[row] = _neutral(lengths[row], "failed")

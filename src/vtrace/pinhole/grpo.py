@@ -1,7 +1,7 @@
 """GRPO on Shapes with TRL: questions as rows of a data set, a configuration for a CPU, a reward, greedy accuracy.
 
-Questions come from the world that the half-trained checkpoint knows. Training and held-out questions are about different
-layouts, see `Scene.split`.
+Questions come from the world that the half-trained checkpoint knows. Training and held-out questions are about
+different layouts, see `Scene.split`.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def cpu_config(output_dir: str, prompts: int = 4, rollouts: int = 8, **others: A
 def freeze_vision(model: PreTrainedModel) -> None:
     """Leave the vision tower as it is: reasoning is trained, not seeing. Equal pictures are then encoded once.
 
-    TRL shows the picture of a prompt once per rollout, and again for the loss. What a frozen tower sees does not change,
-    so it remembers the latest pictures; the results are the same.
+    TRL shows the picture of a prompt once per rollout, and again for the loss. What a frozen tower sees does not
+    change, so it remembers the latest pictures; the results are the same.
     """
     tower: Any = model.model.visual
     tower.requires_grad_(False)
