@@ -13,7 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -37,10 +37,7 @@ except ImportError as error:
         f"credit in TRL needs trl, which cannot be imported ({error}); pip install 'vtrace-attribution[trl]'"
     ) from error
 
-if TYPE_CHECKING:
-    _Trainer = GRPOTrainer
-else:
-    _Trainer = object
+_Trainer: Any = object  # a mixin: the trainer comes after it
 _LOG = logging.getLogger(__name__)
 _PAPER = Credit()
 _WITHOUT_ANSWER: tuple[Status, ...] = ("no answer", "cut off", "empty")
