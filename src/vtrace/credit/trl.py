@@ -32,7 +32,7 @@ try:
     from trl import GRPOTrainer
 
     from .trl_batch import trl_rollouts
-except ImportError as error:
+except (ImportError, RuntimeError) as error:  # TRL loads its modules late, and turns one error into the other
     raise ModelError(
         f"credit in TRL needs trl, which cannot be imported ({error}); pip install 'vtrace-attribution[trl]'"
     ) from error
@@ -55,9 +55,9 @@ class CreditMixin(_Trainer):
         super().__init__(*args, **options)
         self.credit = credit
         self._credit_failures = 0
-        _suppress_special_tokens(self)
+        suppress_special_tokens(self)
         if credit is not None:
-            _refuse_unsupported(self)
+            refuse_unsupported(self)
             reader = self.processing_class
             self._policy = policy_of(self.model, reader if hasattr(reader, "tokenizer") else TextProcessor(reader))
 
@@ -154,7 +154,7 @@ def _as_tensor(found: Sequence[TokenCredit], mask: Tensor) -> Tensor:
     return weights
 
 
-def _suppress_special_tokens(trainer: Any) -> None:
+def suppress_special_tokens(trainer: Any) -> None:
     """Keep special tokens from being sampled. If the user chose `suppress_tokens`, only those of pictures are added."""
     model = unwrapped(trainer.model)
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
@@ -170,7 +170,7 @@ def _suppress_special_tokens(trainer: Any) -> None:
         trainer.generation_config.suppress_tokens = ids
 
 
-def _refuse_unsupported(trainer: Any) -> None:
+def refuse_unsupported(trainer: Any) -> None:
     """Settings under which credit would fail in every batch, or have no effect."""
     if not hasattr(GRPOTrainer, "_generate_and_score_completions"):
         raise ModelError(
