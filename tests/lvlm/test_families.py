@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,6 +16,8 @@ from oracles.states import literal_states
 from support import families
 from support.comparing import check_likelihoods, maps_of
 from vtrace.attribution.requirements import examine
+from vtrace.credit.credit import Credit
+from vtrace.credit.rollouts import from_trace
 from vtrace.lvlm.families.paligemma import PALIGEMMA
 from vtrace.lvlm.families.supported import FAMILIES, REFUSED, family_of
 from vtrace.lvlm.families.text import TEXT
@@ -297,3 +300,17 @@ def test_a_model_without_turns_refuses_earlier_ones(lvlm):
         return
     with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it has no .* earlier turns"):
         vtrace.trace(lvlm, chat, system="Be brief.")
+
+
+def test_a_batch_of_rollouts_is_credited_like_one_at_a_time(lvlm, trace):
+    """Two prompts with pictures of different sizes, and two responses to the first."""
+    other = asked(lvlm, picture(seed=1, size=(50, 90)))
+    longer = vtrace.trace(lvlm, trace.images[0], QUESTION, response="Look: a star. " + RESPONSE, system="")
+    rollouts = [from_trace(lvlm, each) for each in (trace, other, longer)]
+    for source in ("vtrace", "vtrace-ordered"):
+        together = Credit(source).assign(lvlm, rollouts)
+        for rollout, credit in zip(rollouts, together, strict=True):
+            (alone,) = Credit(source).assign(lvlm, [rollout])
+            assert credit.status == alone.status == "assigned"
+            np.testing.assert_allclose(credit.scores, alone.scores, rtol=1e-4, atol=1e-7)
+            np.testing.assert_allclose(credit.weights, alone.weights)

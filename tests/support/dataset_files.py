@@ -51,6 +51,11 @@ SCHEMAS = {
         "id": TEXT, "question": TEXT, "options": TEXTS, "image": TEXT, "decoded_image": IMAGE, "answer": TEXT,
         "solution": TEXT, "level": pa.int64(), "subject": TEXT,
     },
+    "mmr1-rl": {"images": pa.list_(IMAGE), "problem": TEXT, "answer": TEXT},
+    "revisual-r1": {
+        "images": pa.list_(IMAGE), "problem": TEXT, "answer": TEXT, "dataset": TEXT, "pass_rate": pa.float64(),
+        "difficulty_score": pa.float64(), "extracted_answers": TEXTS,
+    },
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 _LONGEST = 200  # characters of a number; longer texts are prose
 _LARGEST_EXPONENT = 64
+_MOST_BITS = 1000  # of an exact power; nested powers such as ((9^64)^64)^64 would take minutes and gigabytes
 
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?|\.\d+"
 _TOKEN = re.compile(rf"\s*({_NUMBER}|pi|sqrt|frac|[-+*/^(){{}}])")
@@ -115,7 +116,7 @@ def same_quantity(found: Quantity, gold: Quantity, decimals: int | None = None) 
     places = found.places if isinstance(gold.value, float) else gold.places
     if places is not None and places >= 2:
         return difference <= _half_a_unit(places)
-    return float(difference) <= 1e-9 * max(1.0, abs(float(gold.value)))
+    return difference <= Fraction(1, 10**9) * max(Fraction(1), abs(Fraction(gold.value)))
 
 
 def _half_a_unit(places: int) -> Fraction:
@@ -166,6 +167,9 @@ def _power(tokens: list[str]) -> _Parsed:
             raise OverflowError
         whole = isinstance(exponent, Fraction) and exponent.denominator == 1
         if whole and isinstance(base, Fraction):
+            longest = max(base.numerator.bit_length(), base.denominator.bit_length())
+            if longest * abs(int(exponent)) > _MOST_BITS:
+                raise OverflowError
             return _Parsed(base ** int(exponent), tokens)
         if base < 0:
             raise ValueError

@@ -92,7 +92,7 @@ class Credit:
             return "no answer"
         if not len(rollout.scored):
             return "nothing before the answer"
-        if SOURCES[self.source].needs_picture and lvlm.image_token_id not in rollout.ids[: rollout.prompt_length]:
+        if SOURCES[self.source].needs_picture and lvlm.image_token_id not in rollout.prompt:
             return "no picture"
         return "assigned"
 

@@ -35,6 +35,10 @@ class Rollout:
         return len(self.ids)
 
     @property
+    def prompt(self) -> tuple[int, ...]:
+        return self.ids[: self.prompt_length]
+
+    @property
     def response(self) -> tuple[int, ...]:
         return self.ids[self.prompt_length :]
 
@@ -124,18 +128,28 @@ class Part(NamedTuple):
 
 
 def encoded_parts(lvlm: Lvlm, rollouts: Sequence[Rollout], tokens_at_once: int) -> Iterator[Part]:
-    """Rollouts in batches of at most so many tokens, or of one. Those of one prompt are encoded and stay together."""
-    room: list[list[int]] = []
-    for group in sorted(_by_prompt(rollouts), key=lambda group: max(len(rollouts[k]) for k in group)):
-        longest = max(len(rollouts[k]) for k in group)
+    """Rollouts in batches of at most so many tokens, or of one.
+
+    Those of one prompt are encoded together and follow each other. Prompts with pictures and prompts without are not
+    mixed, because their decoder calls have different arguments.
+    """
+
+    def kind(group: Sequence[int]) -> tuple[bool, int]:
+        return lvlm.image_token_id in rollouts[group[0]].prompt, max(len(rollouts[k]) for k in group)
+
+    waiting: list[Sequence[int]] = []
+    pictured = False
+    for group in sorted(_by_prompt(rollouts), key=kind):
+        differs, (pictured, longest) = kind(group)[0] != pictured, kind(group)
         size = max(1, tokens_at_once // longest)
         for few in (group[k : k + size] for k in range(0, len(group), size)):
-            if room and longest * sum(map(len, [*room, few])) > tokens_at_once:
-                yield _encoded(lvlm, rollouts, room)
-                room = []
-            room.append(few)
-    if room:
-        yield _encoded(lvlm, rollouts, room)
+            if waiting and (differs or longest * sum(map(len, [*waiting, few])) > tokens_at_once):
+                yield _encoded(lvlm, rollouts, waiting)
+                waiting = []
+            differs = False
+            waiting.append(few)
+    if waiting:
+        yield _encoded(lvlm, rollouts, waiting)
 
 
 def _encoded(lvlm: Lvlm, rollouts: Sequence[Rollout], groups: Sequence[Sequence[int]]) -> Part:
@@ -152,7 +166,7 @@ def _by_prompt(rollouts: Sequence[Rollout]) -> list[list[int]]:
     """Indices of rollouts, grouped by prompt: equal tokens and equal pictures."""
     groups: dict[tuple[int, ...], list[list[int]]] = {}
     for index, rollout in enumerate(rollouts):
-        alike = groups.setdefault(rollout.ids[: rollout.prompt_length], [])
+        alike = groups.setdefault(rollout.prompt, [])
         for group in alike:
             if _same(rollouts[group[0]].inputs, rollout.inputs):
                 group.append(index)

@@ -18,6 +18,7 @@ from ..attribution.multihop import log_scores
 from ..attribution.pairwise import PairwiseMatrix
 from ..attribution.pipeline import receiver_columns
 from ..attribution.shares import relative_to_inputs
+from ..errors import ModelError
 from ..lvlm.layer import Layer
 from ..lvlm.model import Lvlm
 from ..methods.flowtracer import add_attention, capacity_of, layer_range, reach_of
@@ -68,7 +69,11 @@ def _ordered(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
         lvlm.seam.decoder(**part.arguments)
     found = []
     for rollout, own in zip(part.rollouts, layers, strict=True):
-        flows = flows_into_predictors(own, rollout.prompt_length, len(rollout), _centred(lvlm, rollout))
+        try:
+            flows = flows_into_predictors(own, rollout.prompt_length, len(rollout), _centred(lvlm, rollout))
+        except ModelError:  # numbers that are not finite, in this rollout only
+            found.append(ResponseScores(np.full(len(rollout.scored), np.nan)))
+            continue
         received = received_flow(flows, rollout.prompt_length, rollout.target)
         found.append(_of_positions(lvlm, rollout, received.scores.cpu().numpy()))
     return found
@@ -158,7 +163,7 @@ def _centred(lvlm: Lvlm, rollout: Rollout) -> list[Tensor]:
 
 
 def _image(lvlm: Lvlm, rollout: Rollout) -> list[int]:
-    return [p for p, token in enumerate(rollout.ids[: rollout.prompt_length]) if token == lvlm.image_token_id]
+    return [p for p, token in enumerate(rollout.prompt) if token == lvlm.image_token_id]
 
 
 def _of_positions(lvlm: Lvlm, rollout: Rollout, scores: np.ndarray) -> ResponseScores:
