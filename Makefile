@@ -26,9 +26,10 @@ test-busy: .venv/installed-dev browser
 	$(BUSY) -m browser tests/viewer tests/scripts
 
 # verl allows older transformers only, so it has an environment of its own.
+VERL_PYTEST := OMP_NUM_THREADS=1 .venv-verl/bin/python -m pytest -o filterwarnings=
 test-verl: .venv-verl/installed
-	OMP_NUM_THREADS=1 .venv-verl/bin/python -m pytest -o filterwarnings= tests/credit/test_verl.py \
-	 tests/credit/test_verl_batch.py tests/credit/test_credit.py tests/attribution/test_pipeline.py
+	$(VERL_PYTEST) tests/attribution/test_pipeline.py tests/credit/test_credit.py tests/credit/test_verl_batch.py
+	$(VERL_PYTEST) tests/credit/test_verl.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests bench scripts examples

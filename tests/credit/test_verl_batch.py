@@ -78,3 +78,23 @@ def test_a_family_that_cannot_be_read_is_an_error_at_the_start(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "vilt", "architectures": ["ViltForQuestionAnswering"]}')
     with pytest.raises(ModelError, match="vilt"):
         PolicyCopy.load(tmp_path, "cpu", None, offload=False)
+
+
+def test_the_copy_runs_with_the_methods_its_classes_had(copy, monkeypatch):
+    """verl replaces the forward of Qwen3-VL by one that computes no positions for pictures."""
+    kind = type(copy.lvlm.model.model)
+    original = kind.forward
+    monkeypatch.setattr(kind, "forward", lambda self, **arguments: None)
+    monkeypatch.setattr(kind, "added", lambda self: None, raising=False)
+    replaced = kind.forward
+    with copy.awake():
+        assert kind.forward is original
+        assert not hasattr(kind, "added")
+    assert kind.forward is replaced
+    assert hasattr(kind, "added")
+
+
+def test_a_copy_that_comes_too_late_is_an_error(copy, monkeypatch):
+    monkeypatch.setattr(type(copy.lvlm.model.model), "forward", lambda self, **arguments: None)
+    with pytest.raises(ModelError, match=r"Qwen3VLModel\.forward was replaced before credit started, by"):
+        PolicyCopy.load("pinhole", "cpu", None, offload=False)

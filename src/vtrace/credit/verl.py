@@ -28,12 +28,13 @@ try:
     import ray
     import transfer_queue as tq
     import verl
-    from omegaconf import DictConfig, OmegaConf
+    from omegaconf import DictConfig, open_dict
     from tensordict import TensorDict
     from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
     from verl.trainer.ppo.utils import Role
     from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
     from verl.utils.device import get_device_id, get_device_name
+    from verl.utils.fs import copy_to_local
     from verl.utils.model import convert_weight_keys
     from verl.utils.tensordict_utils import get_tensordict
     from verl.workers.engine_workers import ActorRolloutRefWorker
@@ -54,14 +55,16 @@ class CreditWorker(ActorRolloutRefWorker):
     """verl's worker, which also credits the tokens of its rows."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def init_token_credit(self, options: dict[str, Any]) -> None:
-        """Load the copy. Fails if credit could not work with this model, before training starts."""
-        self._options = VerlOptions.read(options)
+    def init_model(self) -> None:
+        """The copy, and then verl's models. Fails here if credit could not work with them, not during training."""
+        self._options = VerlOptions.read(self.config.credit)
         self._credited = CreditedRows(self._options.credit)
         device = "cpu" if get_device_name() == "cpu" else f"{get_device_name()}:{get_device_id()}"
-        path = self.actor.model_config.local_path
+        path = copy_to_local(self.config.model.path, use_shm=self.config.model.get("use_shm", False))
         self._copy = PolicyCopy.load(path, device, self._options.dtype, self._options.offload)
+        super().init_model()
         self._follow()
+        self._age = self._options.refresh  # a checkpoint may be loaded before the first batch
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def compute_token_credit(self, data: TensorDict) -> TensorDict:
@@ -104,9 +107,10 @@ class CreditTrainer(PPOTrainerSync):
     trainer_mode = property(lambda self: "sync", lambda self, value: None)
 
     def __init__(self, config: DictConfig):
-        given = config.get("credit") or {}
-        self._credit_options = dict(OmegaConf.to_container(given, resolve=True) if given else {})
-        VerlOptions.read(self._credit_options)  # complains before anything starts
+        options = config.get("credit") or {}
+        VerlOptions.read(options)  # complains before anything starts
+        with open_dict(config.actor_rollout_ref):
+            config.actor_rollout_ref.credit = options  # all that workers see
         super().__init__(config)
 
     def _init_resource_pool_mgr(self) -> None:
@@ -114,10 +118,6 @@ class CreditTrainer(PPOTrainerSync):
         for role in (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef):
             if role in self.role_worker_mapping:
                 self.role_worker_mapping[role] = ray.remote(CreditWorker)
-
-    def on_init_end(self) -> None:
-        self.actor_rollout_wg.init_token_credit(self._credit_options)  # while the rollout's memory is free
-        super().on_init_end()
 
     def _compute_advantage(self, batch: tq.KVBatchMeta, metrics: dict[str, Any]) -> tq.KVBatchMeta:
         batch = super()._compute_advantage(batch, metrics)
