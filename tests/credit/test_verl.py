@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -13,11 +15,13 @@ import numpy as np
 import pytest
 import torch
 
+from support.pages import ROOT
 from support.verl_batches import queue_row
 from support.verl_runs import ENVIRONMENT, environment, overrides
 from vtrace.benchmarks.shapes.sample import sample
 from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import from_trace
+from vtrace.credit.verl_batch import VerlOptions
 from vtrace.errors import InputError
 from vtrace.tracing.generate import trace as trace_of
 from vtrace.types import Example
@@ -30,7 +34,9 @@ os.environ.update(ENVIRONMENT)  # before verl is imported
 import ray
 import transfer_queue as tq
 from hydra import compose, initialize_config_module
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils.config import validate_config
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from vtrace.credit.verl import CreditTrainer, CreditWorker
@@ -65,6 +71,23 @@ def test_the_trainer_is_synchronous_in_all_but_name():
 def test_bad_options_stop_the_trainer_before_anything_starts():
     with pytest.raises(InputError, match=r"unknown option credit\.sauce"):
         CreditTrainer(configuration(**{"+credit.sauce": "vtrace"}))
+
+
+def test_the_command_of_the_runbook_is_accepted_by_verl():
+    page = (ROOT / "docs" / "credit-verl.md").read_text("utf-8")
+    command = next(block for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "Qwen3-VL" in block)
+    variable, *words = shlex.split(command.replace("\\\n", " "))
+    assert (variable, words[:3]) == (
+        "VERL_USE_EXTERNAL_MODULES=vtrace.credit.verl",
+        ["python", "-m", "verl.trainer.main_ppo"],
+    )
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=words[3:])
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    trainer = CreditTrainer(config)
+    rollout = trainer.config.actor_rollout_ref.rollout
+    assert VerlOptions.read(trainer.config.actor_rollout_ref.credit) == VerlOptions()  # the defaults are the paper's
+    assert (rollout.n, rollout.temperature, rollout.top_p, trainer.config.trainer.total_epochs) == (8, 0.7, 0.95, 2)
 
 
 @pytest.fixture(scope="module")
