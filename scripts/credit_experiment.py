@@ -1,0 +1,199 @@
+"""Does token credit help GRPO? `python scripts/credit_experiment.py run`, then `... report`. Interrupted runs resume.
+
+A half-trained Pinhole learns Shapes questions by GRPO with TRL. Arms differ only in the weights of tokens: none, or a
+source of credit under the paper's rule. Every seed shows all arms the same prompts in the same order. A run writes one
+file when it is done: accuracy on held-out questions while it learns, and on test questions at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+import torch
+from credit_report import write_report
+from transformers import TrainerCallback
+
+from vtrace.benchmarks.shapes.sample import Sample
+from vtrace.credit.credit import Credit
+from vtrace.credit.trl import CreditGRPOTrainer
+from vtrace.lvlm.load import load
+from vtrace.pinhole.grpo import (
+    SHORT_TASKS,
+    cpu_config,
+    exact_answer_reward,
+    freeze_vision,
+    greedy_accuracy,
+    shapes_questions,
+    training_rows,
+)
+from vtrace.system.files import write_atomically
+
+ROOT = Path(__file__).parents[1]
+MAIN_ARMS = ("none", "vtrace", "random")
+OTHER_ARMS = ("vtrace-ordered", "entropy", "visual dependence")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all runs share. A change makes new runs."""
+
+    model: str = "pinhole-half"
+    tasks: tuple[str, ...] = SHORT_TASKS
+    steps: int = 30
+    prompts: int = 4  # per step
+    rollouts: int = 8  # per prompt
+    learning_rate: float = 1e-4
+    dev_questions: int = 120
+    dev_every: int = 10  # steps
+    test_questions: int = 600
+
+
+class Run(NamedTuple):
+    """One training run."""
+
+    arm: str  # "none" or a source of credit
+    temperature: float
+    seed: int
+
+    @property
+    def top_p(self) -> float:
+        return 0.95 if self.temperature < 1 else 1.0  # the paper samples at 0.7 with top-p 0.95
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm.replace(' ', '-')}-t{self.temperature}-s{self.seed}"
+
+
+def planned(seeds: int, other_seeds: int, cold_seeds: int) -> Iterator[Run]:
+    """Runs in an order that is balanced whenever it is interrupted."""
+    for seed in range(max(seeds, other_seeds, cold_seeds)):
+        if seed < seeds:
+            yield from (Run(arm, 1.0, seed) for arm in MAIN_ARMS)
+        if seed < other_seeds:
+            yield from (Run(arm, 1.0, seed) for arm in OTHER_ARMS)
+        if seed < cold_seeds:
+            yield from (Run(arm, 0.7, seed) for arm in MAIN_ARMS)
+
+
+class Curve(TrainerCallback):
+    """Measures accuracy on held-out questions while the model learns."""
+
+    def __init__(self, samples: Sequence[Sample], processor: Any, every: int):
+        self.samples, self.processor, self.every = samples, processor, every
+        self.points: list[dict[str, float]] = []
+
+    def measure(self, model: Any, step: int) -> None:
+        right = greedy_accuracy(model, self.processor, self.samples)
+        self.points.append({"step": step, "accuracy": sum(right) / len(right)})
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
+        if state.global_step % self.every == 0:
+            self.measure(model, state.global_step)
+
+
+def train(run: Run, setup: Setup, folder: Path) -> dict[str, Any]:
+    """Train once, and return what was measured."""
+    began, spent = time.time(), time.process_time()
+    torch.manual_seed(run.seed)
+    lvlm = load(setup.model)
+    freeze_vision(lvlm.model)
+    needed = setup.steps * setup.prompts
+    rows = training_rows(shapes_questions("train", needed, setup.tasks, start=12 * needed * run.seed))
+    settings = cpu_config(
+        str(folder / "trainer"),
+        setup.prompts,
+        setup.rollouts,
+        max_steps=setup.steps,
+        learning_rate=setup.learning_rate,
+        temperature=run.temperature,
+        top_p=run.top_p,
+        seed=run.seed,
+    )
+    curve = Curve(shapes_questions("dev", setup.dev_questions, setup.tasks), lvlm.processor, setup.dev_every)
+    curve.measure(lvlm.model, 0)
+    trainer = CreditGRPOTrainer(
+        lvlm.model,
+        exact_answer_reward,
+        args=settings,
+        train_dataset=rows,
+        processing_class=lvlm.processor,
+        callbacks=[curve],
+        credit=None if run.arm == "none" else Credit(run.arm, seed=run.seed),
+    )
+    trainer.train()
+    right = greedy_accuracy(lvlm.model, lvlm.processor, shapes_questions("test", setup.test_questions, setup.tasks))
+    return {
+        **run._asdict(),
+        "top_p": run.top_p,
+        "setup": asdict(setup),
+        "dev": curve.points,
+        "test_accuracy": sum(right) / len(right),
+        "steps": [_kept(entry) for entry in trainer.state.log_history if "reward" in entry],
+        "minutes": round((time.time() - began) / 60, 2),
+        "cpu_minutes": round((time.process_time() - spent) / 60, 2),
+    }
+
+
+def _kept(entry: dict[str, float]) -> dict[str, float]:
+    names = ("step", "reward", "frac_reward_zero_std", "completions/mean_length")
+    return {name: round(value, 4) for name, value in entry.items() if name in names or name.startswith("credit/")}
+
+
+def start_accuracy(setup: Setup, folder: Path) -> None:
+    """Accuracy on the test questions before training."""
+    path = folder / "start.json"
+    if not path.exists():
+        lvlm = load(setup.model)
+        right = greedy_accuracy(lvlm.model, lvlm.processor, shapes_questions("test", setup.test_questions, setup.tasks))
+        _write(path, {"test_accuracy": sum(right) / len(right), "questions": len(right)})
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, lambda temporary: temporary.write_text(json.dumps(content, indent=1) + "\n"))
+
+
+def run_all(args: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    setup = Setup(model=args.model, steps=args.steps)
+    args.out.mkdir(parents=True, exist_ok=True)
+    mine, of = map(int, args.part.split("/"))
+    start_accuracy(setup, args.out)
+    for index, run in enumerate(planned(args.seeds, args.other_seeds, args.cold_seeds)):
+        path = args.out / f"{run.name}.json"
+        if index % of != mine - 1 or path.exists():
+            continue
+        found = train(run, setup, args.out)
+        _write(path, found)
+        print(f"{run.name}: test {found['test_accuracy']:.3f}, {found['minutes']:.1f} min", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=("run", "report"))
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "credit", help="one file per run")
+    parser.add_argument("--model", default=Setup.model)
+    parser.add_argument("--steps", type=int, default=Setup.steps)
+    parser.add_argument("--seeds", type=int, default=10, help="for the arms none, vtrace and random")
+    parser.add_argument("--other-seeds", type=int, default=5, help="for the other arms")
+    parser.add_argument("--cold-seeds", type=int, default=4, help="for temperature 0.7")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="only the I-th of N parts, for several processes")
+    args = parser.parse_args()
+    if args.action == "run":
+        run_all(args)
+    elif not write_report(args.out, ROOT / "docs"):
+        sys.exit(f"no finished runs in {args.out}; start with: python scripts/credit_experiment.py run")
+
+
+if __name__ == "__main__":
+    main()

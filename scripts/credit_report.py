@@ -1,0 +1,165 @@
+"""Tables and curves of the credit experiment: the section in docs/credit.md, from the files of its runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vtrace.errors import InputError
+from vtrace.faithfulness.statistics import Summary
+from vtrace.studies.point_plots import MeanPoint, PlotPanel, draw_panels
+from vtrace.system.files import write_atomically
+
+BEGIN, END = "<!-- experiment: written by scripts/credit_experiment.py report -->", "<!-- end of experiment -->"
+# Quantiles of Student's t for 1 to 19 degrees of freedom: 97.5 % for intervals, 80 % for power.
+T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+        2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)  # fmt: skip
+T80 = (1.376, 1.061, 0.978, 0.941, 0.920, 0.906, 0.896, 0.889, 0.883, 0.879,
+       0.876, 0.873, 0.870, 0.868, 0.866, 0.865, 0.863, 0.862, 0.861)  # fmt: skip
+
+
+class Runs(NamedTuple):
+    """Finished runs, by temperature, arm and seed, and the accuracy before training."""
+
+    start: float
+    questions: int
+    found: dict[float, dict[str, dict[int, dict[str, Any]]]]
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds, its 95 % interval, and the smallest true mean that would be told from zero 4 times in 5."""
+
+    mean: float
+    half: float
+    detectable: float
+    seeds: int
+
+    @property
+    def told_from_zero(self) -> bool:
+        return abs(self.mean) > self.half
+
+
+def write_report(folder: Path, docs: Path) -> bool:
+    """Write the section of docs/credit.md and its plot. False if there are no runs."""
+    runs = read_runs(folder)
+    if not runs.found:
+        return False
+    page = docs / "credit.md"
+    before, found, rest = page.read_text("utf-8").partition(BEGIN)
+    if not found or END not in rest:
+        raise InputError(f"{page} has no place for the experiment: {BEGIN} … {END}")
+    text = f"{before}{BEGIN}\n\n{section(runs)}\n{END}{rest.partition(END)[2]}"
+    write_atomically(docs / "results" / "credit-experiment.png", lambda path: draw(runs).savefig(path, format="png"))
+    kept = {f"{t}/{arm}/{seed}": _short(run) for t, arms in runs.found.items() for arm, s in arms.items()
+            for seed, run in sorted(s.items())}  # fmt: skip
+    rows = json.dumps({"start": runs.start, "runs": kept}, indent=1) + "\n"
+    write_atomically(docs / "results" / "credit-experiment.json", lambda path: path.write_text(rows))
+    write_atomically(page, lambda path: path.write_text(text, "utf-8"))
+    return True
+
+
+def _short(run: dict[str, Any]) -> dict[str, Any]:
+    return {"test": round(run["test_accuracy"], 4), "dev": [round(point["accuracy"], 4) for point in run["dev"]]}
+
+
+def read_runs(folder: Path) -> Runs:
+    found: dict[float, dict[str, dict[int, dict[str, Any]]]] = defaultdict(lambda: defaultdict(dict))
+    start = {"test_accuracy": math.nan, "questions": 0}
+    for path in sorted(folder.glob("*.json")):
+        run = json.loads(path.read_text())
+        if path.name == "start.json":
+            start = run
+        else:
+            found[run["temperature"]][run["arm"]][run["seed"]] = run
+    return Runs(start["test_accuracy"], start["questions"], found)
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    count = len(values)
+    if count < 2:
+        return Estimate(float(np.mean(values)), math.inf, math.inf, count)
+    error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    freedom = min(count - 1, len(T975)) - 1
+    return Estimate(float(np.mean(values)), T975[freedom] * error, (T975[freedom] + T80[freedom]) * error, count)
+
+
+def paired(arms: Mapping[str, Mapping[int, dict[str, Any]]], arm: str, other: str) -> Estimate | None:
+    """Difference of test accuracy on the seeds that both arms have."""
+    seeds = sorted(set(arms.get(arm, {})) & set(arms.get(other, {})))
+    gaps = [arms[arm][seed]["test_accuracy"] - arms[other][seed]["test_accuracy"] for seed in seeds]
+    return estimate(gaps) if seeds and arm != other else None
+
+
+def section(runs: Runs) -> str:
+    parts = [f"Accuracy before training: {runs.start:.3f} on {runs.questions} test questions.\n"]
+    for temperature, arms in sorted(runs.found.items(), reverse=True):
+        some = next(iter(next(iter(arms.values())).values()))
+        setup = some["setup"]
+        size = f"{setup['steps']} steps of {setup['prompts']} prompts × {setup['rollouts']} rollouts"
+        parts += [
+            f"### Temperature {temperature}, top-p {some['top_p']}\n",
+            f"{size}, learning rate {setup['learning_rate']:g}.\n",
+            f"{_table(arms)}\n",
+            f"{_verdict(arms)}\n",
+        ]
+    return "\n".join([*parts, "![Learning curves](results/credit-experiment.png)\n"])
+
+
+def _table(arms: Mapping[str, Mapping[int, dict[str, Any]]]) -> str:
+    lines = [
+        "| arm | seeds | test accuracy | minus none | minus random | mean weight | groups without variance |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for arm, seeds in arms.items():
+        own = estimate([run["test_accuracy"] for run in seeds.values()])
+        steps = [step for run in seeds.values() for step in run["steps"]]
+        weight = np.mean([step.get("credit/mean_weight", 1.0) for step in steps])
+        idle = np.mean([step["frac_reward_zero_std"] for step in steps])
+        against = " | ".join(_difference(paired(arms, arm, other)) for other in ("none", "random"))
+        lines.append(
+            f"| {arm} | {own.seeds} | {own.mean:.3f} ± {own.half:.3f} | {against} | {weight:.2f} | {idle:.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def _difference(found: Estimate | None) -> str:
+    return "" if found is None else f"{found.mean:+.3f} ± {found.half:.3f}"
+
+
+def _verdict(arms: Mapping[str, Mapping[int, dict[str, Any]]]) -> str:
+    """What was seen, and what could have been seen."""
+    sentences = []
+    for arm in arms:
+        if (found := paired(arms, arm, "none")) is None:
+            continue
+        if found.told_from_zero:
+            seen = f"is {'above' if found.mean > 0 else 'below'} no credit by {abs(found.mean):.3f}"
+        else:
+            seen = "cannot be told from no credit"
+        sentences.append(f"`{arm}` {seen} ({found.seeds} seeds; an effect of {found.detectable:.3f} would be seen).")
+    if (found := paired(arms, "vtrace", "random")) is not None:
+        level = "cannot be told from" if not found.told_from_zero else "is above" if found.mean > 0 else "is below"
+        sentences.append(f"`vtrace` {level} random tokens.")
+    return " ".join(sentences)
+
+
+def draw(runs: Runs) -> Any:
+    panels, means = {}, {}
+    for temperature, arms in sorted(runs.found.items(), reverse=True):
+        title = f"temperature {temperature}"
+        panels[title] = PlotPanel("step", "accuracy on held-out questions")
+        for arm, seeds in arms.items():
+            curves = np.array([[point["accuracy"] for point in run["dev"]] for run in seeds.values()])
+            places = [point["step"] for point in next(iter(seeds.values()))["dev"]]
+            found = [estimate(column) for column in curves.T]
+            means[title, arm] = [
+                MeanPoint(x, Summary(e.mean, e.mean - min(e.half, 1), e.mean + min(e.half, 1)))
+                for x, e in zip(places, found, strict=True)
+            ]
+    return draw_panels(panels, means)
