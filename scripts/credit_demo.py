@@ -7,6 +7,7 @@ that training never shows. One short run says that training works, not that cred
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TQDM_DISABLE", "1")
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its advice is about quantised models
 
 import numpy as np
 import torch
@@ -62,6 +64,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--prompts", type=int, default=4, help="per step")
     parser.add_argument("--rollouts", type=int, default=8, help="per prompt")
+    parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--questions", type=int, default=200, help="held-out questions")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -78,10 +81,11 @@ def main() -> None:
 
     freeze_vision(lvlm.model)
     with tempfile.TemporaryDirectory() as folder:
+        settings = dict(max_steps=options.steps, learning_rate=options.learning_rate, seed=options.seed)
         trainer = CreditGRPOTrainer(
             lvlm.model,
             reward_funcs=final_answer_reward,
-            args=cpu_config(folder, options.prompts, options.rollouts, max_steps=options.steps, seed=options.seed),
+            args=cpu_config(folder, options.prompts, options.rollouts, **settings),
             train_dataset=shapes_rows(shapes_questions("train", options.steps * options.prompts)),
             processing_class=lvlm.processor,
             callbacks=[Lines()],
