@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast test-busy lint types docs pinhole card results bench browser clean
+.PHONY: demo test test-fast test-busy test-verl lint types docs pinhole card results bench browser clean
 
 demo: .venv/installed
 	@mkdir -p out
@@ -24,6 +24,12 @@ BUSY := $(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL)
 test-busy: .venv/installed-dev browser
 	$(BUSY) tests/browser tests/serve tests/cli tests/tracing/test_conversation.py tests/benchmarks/test_dry_run.py
 	$(BUSY) -m browser tests/viewer tests/scripts
+
+# verl allows older transformers only, so it has an environment of its own.
+VERL_PYTEST := OMP_NUM_THREADS=1 .venv-verl/bin/python -m pytest -o filterwarnings=
+test-verl: .venv-verl/installed
+	$(VERL_PYTEST) tests/attribution/test_pipeline.py tests/credit/test_credit.py tests/credit/test_verl_batch.py
+	$(VERL_PYTEST) tests/credit/test_verl.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests bench scripts examples
@@ -67,5 +73,11 @@ bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+.venv-verl/installed: pyproject.toml constraints-verl.txt
+	$(PYTHON) -m venv .venv-verl
+	.venv-verl/bin/python -m pip install --quiet --constraint constraints-verl.txt torch
+	.venv-verl/bin/python -m pip install --quiet --constraint constraints-verl.txt --editable '.[verl]' pytest beartype
+	@touch $@
+
 clean:
-	rm -rf .venv out build
+	rm -rf .venv .venv-verl out build

@@ -186,12 +186,12 @@ class _Short(TokenValues):
 
 @pytest.mark.parametrize("credit", [_Broken, _Zero, _Short])
 def test_credit_that_fails_leaves_plain_grpo_and_is_counted(pinhole, tmp_path, plain, caplog, credit):
-    with caplog.at_level(logging.ERROR, logger="vtrace.credit.trl"):
+    with caplog.at_level(logging.ERROR, logger="vtrace.credit.trainer_rows"):
         trainer = trainer_of(pinhole, tmp_path, credit(), max_steps=2)
         trainer.train()
     assert trainer.losses == plain.losses
     assert metrics(trainer, "credit/failed") == metrics(trainer, "credit/mean_weight") == [1, 1]
-    logged = [record for record in caplog.records if record.name == "vtrace.credit.trl"]
+    logged = [record for record in caplog.records if record.name == "vtrace.credit.trainer_rows"]
     assert len(logged) == 1, "the traceback is logged once"
     assert logged[0].exc_info
 

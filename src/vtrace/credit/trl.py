@@ -9,22 +9,20 @@ generated batch, whatever the number of iterations and accumulation steps. TRL's
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelError
 from ..lvlm.processor import TextProcessor
-from .credit import Credit, Status, TokenCredit
+from .credit import Credit, TokenCredit
 from .policy import policy_of, unwrapped
 from .special_tokens import picture_tokens, unsampled_tokens
-from .weights import UNASSIGNED
+from .trainer_rows import CreditedRows, CreditTotals
 
 try:
     import trl
@@ -38,15 +36,13 @@ except (ImportError, RuntimeError) as error:  # TRL loads its modules late, and 
     ) from error
 
 _Trainer: Any = object  # a mixin: the trainer comes after it
-_LOG = logging.getLogger(__name__)
 _PAPER = Credit()
-_WITHOUT_ANSWER: tuple[Status, ...] = ("no answer", "cut off", "empty")
 
 
 class CreditMixin(_Trainer):
     """Weights the advantages of a GRPO trainer of TRL. Put it before the trainer among the bases.
 
-    If credit fails during a run, the advantages of that batch keep their values, the traceback is logged once, and the
+    If credit fails during a run, the advantages of those rows keep their values, the first traceback is logged, and the
     metric `credit/failed` counts the rows. Rows with an advantage of zero are skipped.
     """
 
@@ -54,10 +50,10 @@ class CreditMixin(_Trainer):
         """All arguments are the trainer's, except `credit`: how tokens are weighted; None for plain GRPO."""
         super().__init__(*args, **options)
         self.credit = credit
-        self._credit_failures = 0
         suppress_special_tokens(self)
         if credit is not None:
             refuse_unsupported(self)
+            self._credited_rows = CreditedRows(credit)
             reader = self.processing_class
             self._policy = policy_of(self.model, reader if hasattr(reader, "tokenizer") else TextProcessor(reader))
 
@@ -78,61 +74,15 @@ class CreditMixin(_Trainer):
     def _assign_credit(self, batch: dict[str, Any], inputs: list[dict[str, Any]]) -> list[TokenCredit]:
         lengths = batch["completion_mask"].sum(1).tolist()
         moved = batch["advantages"].reshape(len(lengths), -1).ne(0).any(1).tolist()
-        rows = [row for row, length in enumerate(lengths) if length and moved[row]]
-        found = [_neutral(length, "skipped") for length in lengths]
-        try:
-            for row, credit in zip(rows, self._credited(batch, inputs, rows), strict=True):
-                found[row] = credit
-        except Exception:  # a run of days must not end because of a weight
-            self._credit_failures += 1
-            if self._credit_failures == 1:
-                _LOG.exception(
-                    "credit failed: the advantages of this batch are not weighted; credit/failed counts rows"
-                )
-            for row in rows:
-                found[row] = _neutral(lengths[row], "failed")
-        return found
-
-    def _credited(self, batch: dict[str, Any], inputs: list[dict[str, Any]], rows: Sequence[int]) -> list[TokenCredit]:
-        if not rows or self.credit is None:
-            return []
-        rollouts = trl_rollouts(self._policy, batch, inputs, rows)
-        found = self.credit.assign(self._policy, rollouts)
-        for rollout, credit in zip(rollouts, found, strict=True):
-            good = np.isfinite(credit.weights) & (credit.weights > 0)
-            if len(credit.weights) != len(rollout.response) or not good.all():
-                raise ModelError(f"credit gave weights that do not fit a response of {len(rollout.response)} tokens")
-        return found
+        rollouts = partial(trl_rollouts, self._policy, batch, inputs)
+        return self._credited_rows(self._policy, lengths, moved, rollouts)
 
     def _log_credit(self, mode: Literal["train", "eval"], found: Sequence[TokenCredit]) -> None:
         """Metrics over all processes."""
-        counted = Counter(credit.status for credit in found)
-        moved = [credit for credit in found if credit.status != "skipped"]
-        shares = [credit.image_share for credit in moved if credit.image_share is not None]
-        local = [
-            sum(credit.weights.sum() for credit in moved),
-            sum(len(credit.weights) for credit in moved),
-            sum(counted[status] for status in _WITHOUT_ANSWER),
-            len(moved),
-            sum(shares),
-            len(shares),
-            counted["assigned"],
-            counted["skipped"],
-            counted["failed"],
-            len(found),
-        ]
-        gathered = self.accelerator.gather(torch.tensor(local, dtype=torch.float32, device=self.accelerator.device))
-        weight, tokens, without, rows, share, known, assigned, skipped, failed, total = (
-            gathered.view(-1, len(local)).sum(0).tolist()
-        )
-        metrics = self._metrics[mode]
-        metrics["credit/mean_weight"].append(weight / tokens if tokens else 1.0)
-        metrics["credit/without_answer"].append(without / rows if rows else 0.0)
-        metrics["credit/assigned"].append(assigned / total)
-        metrics["credit/skipped"].append(skipped / total)
-        metrics["credit/failed"].append(failed / total)
-        if known:
-            metrics["credit/image_share"].append(share / known)
+        local = torch.tensor(CreditTotals.of(found), dtype=torch.float32, device=self.accelerator.device)
+        gathered = self.accelerator.gather(local).view(-1, len(local))
+        for name, value in CreditTotals(*gathered.sum(0).tolist()).metrics().items():
+            self._metrics[mode][name].append(value)
         if self.log_completions:
             self._logs["extra"]["credit"].extend(gather_object([credit.status for credit in found]))
             self._logs["extra"]["image_share"].extend(gather_object([credit.image_share for credit in found]))
@@ -140,10 +90,6 @@ class CreditMixin(_Trainer):
 
 class CreditGRPOTrainer(CreditMixin, GRPOTrainer):
     """TRL's `GRPOTrainer` with token credit: the same arguments, and `credit`."""
-
-
-def _neutral(length: int, status: Status) -> TokenCredit:
-    return TokenCredit(np.ones(length), np.full(length, UNASSIGNED), status)
 
 
 def _as_tensor(found: Sequence[TokenCredit], mask: Tensor) -> Tensor:

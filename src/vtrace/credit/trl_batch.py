@@ -12,6 +12,7 @@ from trl.trainer.utils import split_pixel_values_by_grid
 from ..lvlm.families.family import ProcessorOutput
 from ..lvlm.model import Lvlm
 from .rollouts import Rollout, from_tokens
+from .trainer_rows import user_texts
 
 _PER_PICTURE = ("image_sizes",)  # not always split by TRL
 _PER_ROW = (
@@ -51,18 +52,6 @@ def trl_rollouts(
             )
         )
     return rollouts
-
-
-def user_texts(prompt: str | Sequence[Mapping[str, Any]]) -> list[str]:
-    """All texts of a prompt that are not the system's, in order; as in a trace, those of earlier turns count too."""
-    if isinstance(prompt, str):
-        return [prompt]
-    texts: list[str] = []
-    for message in prompt:
-        content = message.get("content") or ""
-        parts = [content] if isinstance(content, str) else [part.get("text") or "" for part in content]
-        texts += [text for text in parts if text.strip() and message.get("role") != "system"]
-    return texts
 
 
 def _token_inputs(split: Mapping[str, Any], row: int, prompt: Tensor) -> ProcessorOutput:
