@@ -77,7 +77,7 @@ def test_a_damaged_row_of_a_tolerated_table_is_left_out_alone(tmp_path):
     assert (benchmark.size, benchmark.example(0).question) == (3, "?")
     with pytest.raises(InputError, match=r"line 2 of .*q.jsonl is not JSON"):
         benchmark.example(1)
-    with pytest.raises(InputError, match="q.jsonl has no column 'question'"):
+    with pytest.raises(InputError, match=r"q.jsonl has no column 'question'"):
         benchmark.example(2)
 
 
