@@ -128,10 +128,9 @@ def own_example(row: DatasetRow, folder: Path) -> Example:
 def _token_ids(cell: str | Iterable[object] | None) -> tuple[int, ...]:
     """A list of token numbers, or the text of one; none if there is no such column."""
     try:
-        ids = json.loads(cell) if isinstance(cell, str) and cell else cell
-        found = tuple(token for token in ids or () if type(token) is int)
-        if len(found) == len(ids or ()):
-            return found
+        ids = list((json.loads(cell) if isinstance(cell, str) and cell else cell) or ())
+        if all(type(token) is int for token in ids):
+            return tuple(ids)
     except (TypeError, ValueError):
         pass
     raise InputError("response_ids is not a list of token numbers")

@@ -25,8 +25,8 @@ from ..report.shaded_figure import (
 )
 from ..report.shaded_text import backdrop, facts_table
 from ..report.wording import percent
-from ..system.text_colours import FAINT, INK
 from ..system.files import write_atomically
+from ..system.text_colours import FAINT, INK
 from .weight_rows import WeightRow
 
 NEWLINE, SPACE = "↵", "␣"  # in place of what cannot be seen
