@@ -30,11 +30,11 @@ from ..system.text_colours import FAINT, INK
 from .weight_rows import WeightRow
 
 NEWLINE, SPACE = "↵", "␣"  # in place of what cannot be seen
-WIDTH, HEAD, FOOT = 9.0, 0.8, 0.75  # inches of a figure, and of what is above and below its text
-SEAM, GAP = 0.045, 0.12  # inches between tokens of a word, and between words
+_WIDTH, _HEAD, _FOOT = 9.0, 0.8, 0.75  # inches of a figure, and of what is above and below its text
+_SEAM, _GAP = 0.045, 0.12  # inches between tokens of a word, and between words
 MOST_LINES = 250  # of a figure
-SMALL = 9.0  # points
-RAISED, UNRAISED, UNKNOWN = "bold underline", "", "dim italic"
+_SMALL = 9.0  # points
+_RAISED, _UNKNOWN = "bold underline", "dim italic"  # styles in a terminal
 
 
 class ShadedToken(NamedTuple):
@@ -91,7 +91,7 @@ def show_credit(row: WeightRow, console: Console) -> None:
 def _shaded_text(tokens: Sequence[ShadedToken]) -> Text:
     text = Text()
     for token in tokens:
-        style = UNKNOWN if token.level is None else f"{RAISED if token.raised else UNRAISED} {backdrop(token.level)}"
+        style = _UNKNOWN if token.level is None else f"{_RAISED * token.raised} {backdrop(token.level)}"
         for piece in _pieces(token.text):
             text.append(piece.text, style.strip()).append("\n" * piece.ends_line)
     return text
@@ -100,8 +100,8 @@ def _shaded_text(tokens: Sequence[ShadedToken]) -> Text:
 def _legend_text(row: WeightRow) -> Text:
     legend = Text("score ").append(" low ", backdrop(0.0)).append(" ", backdrop(0.5)).append(" high ", backdrop(1.0))
     if row["rule"] != "proportional":
-        legend.append(" · ").append("raised", RAISED)
-    return legend.append(" · ").append("unassigned", UNKNOWN)
+        legend.append(" · ").append("raised", _RAISED)
+    return legend.append(" · ").append("unassigned", _UNKNOWN)
 
 
 def draw_credit(row: WeightRow, path: Path) -> Path:
@@ -111,12 +111,12 @@ def draw_credit(row: WeightRow, path: Path) -> Path:
 
 def credit_figure(row: WeightRow) -> Figure:
     """Title, tokens and legend; as tall as the response is long."""
-    lines = list(_layout(shaded_tokens(row), WIDTH - 2 * MARGIN, ruler()))
+    lines = list(_layout(shaded_tokens(row), _WIDTH - 2 * MARGIN, ruler()))
     hidden = sum(map(len, lines[MOST_LINES:]))
     lines = lines[:MOST_LINES]
-    sheet = Sheet.of_size(WIDTH, HEAD + LINE * len(lines) + FOOT + 2 * MARGIN)
+    sheet = Sheet.of_size(_WIDTH, _HEAD + LINE * len(lines) + _FOOT + 2 * MARGIN)
     _heading(sheet.canvas, row)
-    y = MARGIN + HEAD
+    y = MARGIN + _HEAD
     for line in lines:
         for placed, level in line:
             write_word(sheet.canvas, placed, MARGIN + placed.x, y, level, faintest=-1.0)
@@ -139,7 +139,7 @@ def _layout(tokens: Sequence[ShadedToken], width: float, measure: TextRuler) -> 
         for piece in _pieces(token.text):
             shown = piece.text.strip() or SPACE
             size = measure(shown)
-            x += (GAP if piece.text[:1].isspace() else SEAM) if line else 0.0
+            x += (_GAP if piece.text[:1].isspace() else _SEAM) if line else 0.0
             if line and x + size > width:
                 yield line
                 line, x = [], 0.0
@@ -178,14 +178,14 @@ def _legend(sheet: Sheet, row: WeightRow, top: float) -> None:
         return
     highest = max(score for score in row["scores"] if score is not None)
     draw_ramp(sheet, MARGIN, top + 0.3, 3.2, ("0 or less", "score", f"{highest:.3g}"))
-    measure, x = ruler(SMALL), MARGIN + 3.6
+    measure, x = ruler(_SMALL), MARGIN + 3.6
     samples = [ShadedToken("unassigned", None, False)]
     if row["rule"] != "proportional":
         samples.insert(0, ShadedToken(f"raised to {max(row['weights']):.3g}", 0.0, True))
     for sample in samples:
         size = measure(sample.text)
         placed = PlacedWord(0.0, sample.text, size, None, sample.raised)
-        write_word(sheet.canvas, placed, x, top + 0.38, sample.level, SMALL, faintest=-1.0)
+        write_word(sheet.canvas, placed, x, top + 0.38, sample.level, _SMALL, faintest=-1.0)
         x += size + 0.3
 
 

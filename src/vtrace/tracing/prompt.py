@@ -35,10 +35,7 @@ def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt
 def process(lvlm: Lvlm, text: str, images: Sequence[Image.Image]) -> ProcessorOutput:
     """Processor output for a rendered prompt and its pictures."""
     batch = [list(images)] if images else None  # the pictures of the one text
-    try:
-        inputs = dict(lvlm.processor(text=[unmarked(text)], images=batch, return_tensors="pt").to(lvlm.device))
-    except ValueError as error:  # such as a picture that is 200 times as wide as high
-        raise InputError(f"the processor of {lvlm.name} refuses the prompt: {first_line(error)}") from error
+    inputs = dict(lvlm.processor(text=[unmarked(text)], images=batch, return_tensors="pt").to(lvlm.device))
     inputs.pop("labels", None)  # for training
     return inputs
 
