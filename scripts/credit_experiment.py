@@ -26,17 +26,17 @@ from transformers import TrainerCallback
 
 from vtrace.benchmarks.shapes.sample import Sample
 from vtrace.credit.credit import Credit
-from vtrace.credit.trl import CreditGRPOTrainer
-from vtrace.lvlm.load import load
-from vtrace.pinhole.grpo import (
+from vtrace.credit.reward import final_answer_reward
+from vtrace.credit.shapes_training import (
     SHORT_TASKS,
     cpu_config,
-    exact_answer_reward,
     freeze_vision,
     greedy_accuracy,
     shapes_questions,
-    training_rows,
+    shapes_rows,
 )
+from vtrace.credit.trl import CreditGRPOTrainer
+from vtrace.lvlm.load import load
 from vtrace.system.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
@@ -109,7 +109,7 @@ def train(run: Run, setup: Setup, folder: Path) -> dict[str, Any]:
     lvlm = load(setup.model)
     freeze_vision(lvlm.model)
     needed = setup.steps * setup.prompts
-    rows = training_rows(shapes_questions("train", needed, setup.tasks, start=12 * needed * run.seed))
+    rows = shapes_rows(shapes_questions("train", needed, setup.tasks, start=12 * needed * run.seed))
     settings = cpu_config(
         str(folder / "trainer"),
         setup.prompts,
@@ -124,7 +124,7 @@ def train(run: Run, setup: Setup, folder: Path) -> dict[str, Any]:
     curve.measure(lvlm.model, 0)
     trainer = CreditGRPOTrainer(
         lvlm.model,
-        exact_answer_reward,
+        final_answer_reward,
         args=settings,
         train_dataset=rows,
         processing_class=lvlm.processor,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .attribution.options import Options as Options
     from .attribution.result import Attribution as Attribution
     from .benchmarks.embedded import example as example
+    from .credit.credit import Credit as Credit
     from .errors import VTraceError as VTraceError
     from .lvlm.load import load as load
     from .lvlm.model import Lvlm as Lvlm
@@ -49,6 +50,7 @@ _HOME = {
     "Target": "types",
     "Options": "attribution.options",
     "Calibration": "types",
+    "Credit": "credit.credit",
     "VTraceError": "errors",
 }
 __all__ = [*_HOME, "__version__"]

@@ -83,6 +83,7 @@ class Example:
     evidence_words: tuple[Span, ...] = ()
     gold: Gold | None = None  # None: `answer`, word for word
     response: str | None = None  # the model's response, if it is already known
+    response_ids: tuple[int, ...] = ()  # its tokens, if those are known; they are used instead of the text
     turns: tuple[Turn, ...] = ()  # the whole conversation, if it is more than pictures followed by a question
 
 

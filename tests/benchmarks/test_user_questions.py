@@ -9,6 +9,7 @@ import pytest
 from support.dataset_files import png
 from vtrace.benchmarks.grading import grade
 from vtrace.benchmarks.registry import find_benchmark
+from vtrace.benchmarks.user_questions import open_user_questions
 from vtrace.errors import InputError
 
 
@@ -67,3 +68,24 @@ def test_own_rows_that_cannot_be_used_are_left_out_one_by_one(tmp_path):
         benchmark.example(0)
     with pytest.raises(InputError, match="'C' is neither the letter nor the text of an option"):
         benchmark.example(1)
+
+
+def test_a_damaged_row_of_a_tolerated_table_is_left_out_alone(tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    (tmp_path / "q.jsonl").write_text('{"image": "a.png", "question": "?"}\n{\n{"image": "a.png"}\n')
+    benchmark = open_user_questions(tmp_path / "q.jsonl", strict=False)
+    assert (benchmark.size, benchmark.example(0).question) == (3, "?")
+    with pytest.raises(InputError, match=r"line 2 of .*q.jsonl is not JSON"):
+        benchmark.example(1)
+    with pytest.raises(InputError, match=r"q.jsonl has no column 'question'"):
+        benchmark.example(2)
+
+
+def test_tokens_of_responses_come_from_a_list_or_its_text(tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    (tmp_path / "q.csv").write_text('image,question,response_ids\na.png,?,"[5, 6]"\na.png,?,\na.png,?,five\n')
+    benchmark = find_benchmark(str(tmp_path / "q.csv"))
+    assert benchmark.example(0).response_ids == (5, 6)
+    assert benchmark.example(1).response_ids == ()
+    with pytest.raises(InputError, match="response_ids is not a list of token numbers"):
+        benchmark.example(2)

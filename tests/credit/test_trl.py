@@ -13,9 +13,9 @@ pytest.importorskip("trl", reason="there is no TRL: pip install 'vtrace-attribut
 from support.trl_training import ROLLOUTS, ROWS, SAMPLES, TokenValues, every_other, rows, token_values, trainer_of
 from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import from_trace
+from vtrace.credit.shapes_training import shapes_questions
 from vtrace.credit.trl_batch import trl_rollouts, user_texts
 from vtrace.errors import InputError
-from vtrace.pinhole.grpo import shapes_questions
 from vtrace.tracing.generate import Reply, retrace
 from vtrace.types import Example
 
@@ -199,7 +199,8 @@ def test_credit_that_fails_leaves_plain_grpo_and_is_counted(pinhole, tmp_path, p
 def test_evaluation_has_its_own_metrics(pinhole, tmp_path):
     credit = TokenValues()
     trainer = trainer_of(pinhole, tmp_path, credit, per_device_eval_batch_size=ROWS)
-    found = trainer.evaluate(rows().select([0, 1]))
+    trainer.evaluate(rows().select([0, 1]))
+    found = trainer.state.log_history[-1]
     assert found["eval_credit/assigned"] == 1
     assert found["eval_credit/mean_weight"] > 1
     assert [len(asked) for asked in credit.asked] == [ROWS]

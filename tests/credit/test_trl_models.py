@@ -21,10 +21,10 @@ from transformers import GPT2Config, GPT2LMHeadModel, Qwen2Config, Qwen2ForCausa
 import vtrace
 from support.trl_training import ROLLOUTS, ROWS, every_other, rows, trainer_of
 from vtrace.credit.credit import Credit
+from vtrace.credit.shapes_training import cpu_config, freeze_vision
 from vtrace.credit.special_tokens import picture_tokens, unsampled_tokens
 from vtrace.credit.trl import CreditGRPOTrainer, refuse_unsupported, suppress_special_tokens
 from vtrace.errors import InputError, ModelError
-from vtrace.pinhole.grpo import cpu_config, freeze_vision
 
 TILES = Version("1.12")  # the first TRL that divides pictures of InternVL among rows
 

@@ -12,9 +12,9 @@ from datasets import Dataset
 
 from vtrace.credit.credit import Credit, TokenCredit
 from vtrace.credit.rollouts import Rollout
+from vtrace.credit.shapes_training import cpu_config, shapes_questions, shapes_rows
 from vtrace.credit.trl import CreditGRPOTrainer
 from vtrace.lvlm.model import Lvlm
-from vtrace.pinhole.grpo import cpu_config, shapes_questions, training_rows
 
 PROMPTS, ROLLOUTS = 2, 4
 SAMPLES = shapes_questions("train", 12, ("where", "at", "colour_read", "shape_read"))  # gold: up to 25 tokens
@@ -23,7 +23,7 @@ ROWS = PROMPTS * ROLLOUTS
 
 @cache
 def rows() -> Dataset:
-    return training_rows(SAMPLES)
+    return shapes_rows(SAMPLES)
 
 
 def every_other(completions: Sequence[Any], **others: Any) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -87,6 +88,23 @@ def test_a_supplied_response_is_traced(pinhole):
     assert found.answer_text == "blue cross"
 
 
+def test_sampled_tokens_are_traced_as_they_are(pinhole, trace):
+    sampled = trace.ids[trace.prompt_length :]
+    asked = dataclasses.replace(vtrace.example(), response_ids=sampled)
+    assert vtrace.trace(pinhole, asked) == dataclasses.replace(trace, finish="stop")
+    cut = vtrace.trace(pinhole, dataclasses.replace(asked, response_ids=sampled[:-1]))
+    assert (cut.finish, cut.ids) == ("length", trace.ids[:-1])
+
+
+@pytest.mark.parametrize(
+    ("token", "message"), [(10**6, "has a token 1000000, but pinhole has only"), (None, "token of a picture or video")]
+)
+def test_tokens_that_the_model_cannot_read_are_refused(pinhole, token, message):
+    ids = (5, pinhole.image_token_id if token is None else token)
+    with pytest.raises(InputError, match=message):
+        vtrace.trace(pinhole, dataclasses.replace(vtrace.example(), response_ids=ids))
+
+
 def test_a_response_cut_off_at_the_budget_says_so(pinhole):
     found = vtrace.trace(pinhole, vtrace.example(), max_new_tokens=5)
     assert found.finish == "length"
@@ -106,8 +124,6 @@ def test_a_trace_survives_its_file(trace, tmp_path):
 
 
 def test_a_trace_of_another_model_is_refused(pinhole, trace):
-    import dataclasses
-
     strange = dataclasses.replace(trace, ids=(5, *trace.ids[1:]), model="somebody/else")
     with pytest.raises(vtrace.VTraceError, match="made with somebody/else"):
         vtrace.attribute(pinhole, strange)

@@ -15,6 +15,7 @@ from ..errors import ModelError, VTraceError, is_out_of_memory
 from ..system.version import __version__
 from .benchmarks import BENCHMARKS_EXAMPLE, benchmarks_command
 from .compare import COMPARE_EXAMPLES, compare_command
+from .credit import CREDIT_EXAMPLES, credit_command
 from .doctor import DOCTOR_EXAMPLE, doctor_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
 from .explain import EXPLAIN_EXAMPLES, explain_command
@@ -41,6 +42,7 @@ app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)
 app.command("study", epilog=STUDY_EXAMPLES)(study_command)
+app.command("credit", epilog=CREDIT_EXAMPLES)(credit_command)
 app.command("serve", epilog=SERVE_EXAMPLES)(serve_command)
 app.command("models", epilog=MODELS_EXAMPLE)(models_command)
 app.command("doctor", epilog=DOCTOR_EXAMPLE)(doctor_command)

@@ -69,12 +69,9 @@ class TraceSource:
         return TracedResponse(lvlm, trace(lvlm, request.example, max_new_tokens=self.max_new_tokens, **request.options))
 
     def _saved_trace(self) -> Trace | None:
-        from ..report.documents import read
+        from ..report.documents import read_trace
 
-        if self.trace is None:
-            return None
-        found = read(self.trace)
-        return found if isinstance(found, Trace) else found.trace
+        return None if self.trace is None else read_trace(self.trace)
 
     def _request(self) -> _Request:
         from ..benchmarks.embedded import SHOWN, example

@@ -23,25 +23,19 @@ from ..errors import InputError, VTraceError, first_line
 from ..system.files import check_writable, write_atomically
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..types import Progress, silent
+from .losses import Losses
 from .mixture_rows import DamagedFile, MixtureSource, UnusableRow, check_file, stored_rows, training_item
+from .parquet_rows import write_parquet
 from .training_rows import RowFormat, TrainingItem, TrainingRow, row_schema, trl_row, verl_row
-
-_ROWS_PER_GROUP = 64  # of the written file; pictures are large
 
 
 @dataclass
-class SourceReport:
+class SourceReport(Losses):
     """What became of the rows of one dataset."""
 
     read: int = 0
     kept: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)  # by reason
-    first: dict[str, str] = field(default_factory=dict)  # the first row of each reason
     lost: list[LostFile] = field(default_factory=list)
-
-    def leave_out(self, reason: str, key: str) -> None:
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
-        self.first.setdefault(reason, key)
 
 
 MixtureReport = dict[MixtureSource, SourceReport]
@@ -85,7 +79,7 @@ def convert_mixture(
                 index += 1
 
     def write(path: Path) -> None:
-        _write(path, form, rows())
+        write_parquet(path, row_schema(form), rows())
         if not any(source.kept for source in report.values()):
             raise InputError(f"no row could be used ({'; '.join(describe_losses(report)) or 'the files are empty'})")
 
@@ -110,8 +104,7 @@ def describe_losses(report: MixtureReport) -> list[str]:
     """One line per reason why rows were left out, and per damaged file."""
     lines = []
     for name, source in report.items():
-        for reason, count in sorted(source.left_out.items(), key=lambda pair: -pair[1]):
-            lines.append(f"{name}: {count} left out, {reason} (first: {source.first[reason]})")
+        lines += [f"{name}: {line}" for line in source.describe()]
         lines += [f"{name}: {lost.name} is truncated or damaged ({lost.reason})" for lost in source.lost]
     return lines
 
@@ -142,22 +135,6 @@ def _usable(
                 progress(row.number + 1, row.total, path.name)
         except DamagedFile as error:
             report.lost.append(LostFile(path.name, first_line(error)[:120]))
-
-
-def _write(path: Path, form: RowFormat, rows: Iterator[TrainingRow]) -> None:
-    import pyarrow
-    from pyarrow.parquet import ParquetWriter
-
-    schema = row_schema(form)
-    group: list[TrainingRow] = []
-    with ParquetWriter(path, schema) as writer:
-        for row in rows:
-            group.append(row)
-            if len(group) == _ROWS_PER_GROUP:
-                writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
-                group.clear()
-        if group:
-            writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
 
 
 def _show_progress(done: int, total: int, label: str = "") -> None:

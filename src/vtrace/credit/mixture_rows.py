@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ..benchmarks.readers.pictures import decode_picture
 from ..errors import InputError, first_line
 from .gold import infer_gold
+from .parquet_rows import require_pyarrow
 from .training_rows import IMAGE_MARKER, TrainingItem, mark_pictures
 
 if TYPE_CHECKING:
@@ -106,11 +107,10 @@ def stored_rows(path: Path) -> Iterator[StoredRow]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
-    try:
-        import pyarrow
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise InputError("Parquet files need pyarrow; install it with: pip install pyarrow") from error
+    require_pyarrow()
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
     try:
         with ParquetFile(path) as file:
             yield file

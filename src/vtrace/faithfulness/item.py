@@ -58,7 +58,7 @@ class FrozenExample:
     @property
     def fingerprint(self) -> str:
         """Fingerprint of everything that the response depends on and is graded by."""
-        asked = (self.trace.question, self.example.answer, self.example.response)
+        asked = (self.trace.question, self.example.answer, self.example.response, *self.example.response_ids)
         digest = hashlib.sha256(repr(asked).encode())
         for image in self.trace.images:
             digest.update(repr(image.size).encode() + image.tobytes())

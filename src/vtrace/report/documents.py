@@ -36,6 +36,12 @@ def read(path: str | Path) -> Trace | Attribution:
     return from_document(read_json(path, "a VTrace file"), str(path))
 
 
+def read_trace(path: str | Path) -> Trace:
+    """The trace in a file: a saved trace, or that of a saved attribution."""
+    found = read(path)
+    return found if isinstance(found, Trace) else found.trace
+
+
 def from_document(document: Any, name: str = "the document") -> Trace | Attribution:
     """A trace or an attribution from its JSON form."""
     schema = str(document.get("schema")) if isinstance(document, dict) else "none"

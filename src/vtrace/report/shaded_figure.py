@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..attribution.result import Attribution
 from ..system.text_colours import FAINT, INK
 from ..types import Kind, Panel, Trace, Word
-from ..viewer.palette import colour, ink
+from ..viewer.palette import STOPS, colour, ink
 from .scale import Scale
 from .wording import panel_title
 
@@ -172,14 +173,23 @@ def write_lines(
                 canvas.text(left, y, placed.text, fontsize=8 * zoom**0.5, color=FAINT, va="center", fontweight="bold")
             else:
                 level = scale.strength(placed.word.start, placed.word.stop)
-                _write_word(canvas, placed, left + placed.x, y, level, points)
+                write_word(canvas, placed, left + placed.x, y, level, points)
         y += LINE * zoom
     return y
 
 
-def _write_word(canvas: Axes, placed: PlacedWord, x: float, y: float, level: float, points: float) -> None:
+def write_word(
+    canvas: Axes,
+    placed: PlacedWord,
+    x: float,
+    y: float,
+    level: float | None,
+    points: float = TEXT_SIZE,
+    faintest: float = 0.02,
+) -> None:
+    """A word on the colour of its strength, if that is more than the faintest; without a strength, in grey."""
     zoom = points / TEXT_SIZE
-    if level > 0.02:
+    if level is not None and level > faintest:
         box = FancyBboxPatch(
             (x - 0.02, y - 0.115 * zoom),
             placed.width + 0.04,
@@ -189,10 +199,21 @@ def _write_word(canvas: Axes, placed: PlacedWord, x: float, y: float, level: flo
             ec="none",
         )
         canvas.add_patch(box)
-    canvas.text(x, y, placed.text, fontsize=points, color=ink(level), va="center_baseline", parse_math=False)
+    text_colour = FAINT if level is None else ink(level)
+    canvas.text(x, y, placed.text, fontsize=points, color=text_colour, va="center_baseline", parse_math=False)
     if placed.underlined:
         below = [y + 0.135 * zoom] * 2
         canvas.plot([x, x + placed.width], below, color=INK, lw=1.1, solid_capstyle="butt")
+
+
+def draw_ramp(sheet: Sheet, left: float, top: float, width: float, labels: tuple[str, str, str]) -> None:
+    """The scale of colours, with a label at its start, middle and end."""
+    ramp = LinearSegmentedColormap.from_list("vtrace", [tuple(v / 255 for v in stop) for stop in STOPS])
+    axes = sheet.axes_at(left, top, width, 0.16)
+    axes.imshow(np.linspace(0, 1, 256)[None], aspect="auto", cmap=ramp)
+    axes.axis("off")
+    for place, text, align in zip((0.0, 0.5, 1.0), labels, ("left", "center", "right"), strict=True):
+        sheet.canvas.text(left + place * width, top + 0.3, text, fontsize=8, color=FAINT, ha=align, va="center")
 
 
 def ruler(points: float = TEXT_SIZE) -> TextRuler:

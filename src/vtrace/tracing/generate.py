@@ -62,11 +62,14 @@ def trace(
     room = lvlm.context - length
     if room < 1:
         raise InputError(f"the prompt has {length} tokens, more than the model's context of {lvlm.context}; shorten it")
-    response = example.response if response is None else response
-    if response is None:
-        reply = _generate(lvlm, prompt, min(max_new_tokens, room), streamer)
-    else:
+    if response is not None:
         reply = Reply(_supplied(lvlm, response), "supplied")
+    elif example.response_ids:
+        reply = _sampled(lvlm, example.response_ids)
+    elif example.response is not None:
+        reply = Reply(_supplied(lvlm, example.response), "supplied")
+    else:
+        reply = _generate(lvlm, prompt, min(max_new_tokens, room), streamer)
     if len(reply.ids) > room:
         raise InputError(
             f"prompt and response have {length + len(reply.ids)} tokens, "
@@ -108,6 +111,17 @@ def _supplied(lvlm: Lvlm, response: str) -> list[int]:
     refuse_placeholders(lvlm, response, "response")
     tokenizer = lvlm.processor.tokenizer
     return [*tokenizer(response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+
+
+def _sampled(lvlm: Lvlm, ids: Sequence[int]) -> Reply:
+    """Tokens that were sampled elsewhere, checked to be some that this model can read in a response."""
+    size = lvlm.model.get_input_embeddings().num_embeddings
+    if wrong := [token for token in ids if not 0 <= token < size]:
+        raise InputError(f"the response has a token {wrong[0]}, but {lvlm.name} has only {size}; was it another model?")
+    pictures = {lvlm.image_token_id, getattr(lvlm.model.config, "video_token_id", None)}
+    if pictures & set(ids):
+        raise InputError("the response has the token of a picture or video, which the model would look for; remove it")
+    return Reply(list(ids), "stop" if ids[-1] in end_tokens(lvlm) else "length")
 
 
 def end_tokens(lvlm: Lvlm) -> set[int]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ...attribution.result import Attribution, RankedInput
 from ...system.text_colours import FAINT, INK
-from ...viewer.palette import STOPS
 from ..scale import Scale
 from ..shaded_figure import (
     LINE,
     MARGIN,
     Sheet,
     draw_picture,
+    draw_ramp,
     fill_colour,
     layout,
     panel_size,
@@ -54,24 +52,12 @@ def attribution_figure(attribution: Attribution) -> Figure:
     for panel, size in zip(panels, sizes, strict=True):
         draw_picture(sheet.axes_at(MARGIN, top, *size), attribution, panel, scale)
         top += size.height + GAP
-    _legend(sheet, top, picture if panels else 4.0, scale.full)
+    ends = ("0%", "share of all inputs", f"{percent(scale.full)} or more")
+    draw_ramp(sheet, MARGIN, top, picture if panels else 4.0, ends)
     bottom = write_lines(sheet.canvas, lines, left, MARGIN, scale)
     _balance(sheet.canvas, attribution, left, bottom + 0.25, beside)
     _ranking(sheet.canvas, items, left, bottom + 1.15, beside)
     return sheet.figure
-
-
-def _legend(sheet: Sheet, top: float, width: float, full: float) -> None:
-    ramp = LinearSegmentedColormap.from_list("vtrace", [tuple(v / 255 for v in stop) for stop in STOPS])
-    axes = sheet.axes_at(MARGIN, top, width, 0.16)
-    axes.imshow(np.linspace(0, 1, 256)[None], aspect="auto", cmap=ramp)
-    axes.axis("off")
-    for place, text, align in (
-        (0.0, "0%", "left"),
-        (0.5, "share of all inputs", "center"),
-        (1.0, f"{percent(full)} or more", "right"),
-    ):
-        sheet.canvas.text(MARGIN + place * width, top + 0.3, text, fontsize=8, color=FAINT, ha=align, va="center")
 
 
 def _balance(canvas: Axes, attribution: Attribution, left: float, top: float, width: float) -> None:

@@ -1,4 +1,4 @@
-"""GRPO on Shapes with TRL: questions as rows of a data set, a configuration for a CPU, a reward, greedy accuracy.
+"""GRPO on Shapes with TRL: questions as rows of a data set, a configuration for a CPU, and greedy accuracy.
 
 Questions come from the world that the half-trained checkpoint knows. Training and held-out questions are about
 different layouts, see `Scene.split`.
@@ -13,16 +13,17 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedModel, ProcessorMixin
 from trl import GRPOConfig
 
 from ..benchmarks.shapes.questions import TASKS
 from ..benchmarks.shapes.sample import Sample, sample
 from ..benchmarks.shapes.scene import NURSERY, Split, World
 from ..errors import InputError
+from ..pinhole.accuracy import BATCH, respond
 from ..tracing.prompt import SYSTEM_PROMPT
-from ..types import Progress, silent
-from .accuracy import BATCH, answer_of, respond
+from ..types import Gold, Progress, silent
+from .gold import gold_to_json
+from .reward import grade_response
 
 SHORT_TASKS = ("where", "at", "row", "exist", "count", "walk1", "colour_read", "shape_read")
 SHORT_BUDGET = 56  # tokens; gold responses to the short tasks have up to 45
@@ -40,8 +41,8 @@ def shapes_questions(
     return [sample(split, index, world) for index in islice(indices, number)]
 
 
-def training_rows(samples: Sequence[Sample]) -> Dataset:
-    """Rows as TRL takes them: a conversation, a picture, and the answer for the reward."""
+def shapes_rows(samples: Sequence[Sample]) -> Dataset:
+    """Rows as TRL takes them: a conversation, a picture, and what `final_answer_reward` needs."""
     return Dataset.from_list(
         [
             {
@@ -51,6 +52,7 @@ def training_rows(samples: Sequence[Sample]) -> Dataset:
                 ],
                 "image": s.image,
                 "answer": s.answer,
+                "gold": gold_to_json(_gold(s)),
                 "key": s.key,
             }
             for s in samples
@@ -58,9 +60,8 @@ def training_rows(samples: Sequence[Sample]) -> Dataset:
     )
 
 
-def exact_answer_reward(completions: Sequence[Any], answer: Sequence[str], **others: Any) -> list[float]:
-    """1 for a completion whose final answer is the right one, word for word, else 0."""
-    return [float(answer_of(c[0]["content"]) == gold) for c, gold in zip(completions, answer, strict=True)]
+def _gold(question: Sample) -> Gold:
+    return Gold("words", (question.answer,))
 
 
 def cpu_config(output_dir: str, prompts: int = 4, rollouts: int = 8, **others: Any) -> GRPOConfig:
@@ -87,7 +88,7 @@ def cpu_config(output_dir: str, prompts: int = 4, rollouts: int = 8, **others: A
     return GRPOConfig(**{**settings, **others})
 
 
-def freeze_vision(model: PreTrainedModel) -> None:
+def freeze_vision(model: Any) -> None:
     """Leave the vision tower as it is: reasoning is trained, not seeing. Equal pictures are then encoded once.
 
     TRL shows the picture of a prompt once per rollout, and again for the loss. What a frozen tower sees does not
@@ -126,8 +127,8 @@ def _concatenated(values: Sequence[Any]) -> Any:
 
 
 def greedy_accuracy(
-    model: PreTrainedModel,
-    processor: ProcessorMixin,
+    model: Any,
+    processor: Any,
     samples: Sequence[Sample],
     limit: int = SHORT_BUDGET,
     batch: int = BATCH,
@@ -143,7 +144,7 @@ def greedy_accuracy(
         chosen = [samples[k] for k in part]
         responses = respond(model, processor, chosen, [s.image for s in chosen], limit)
         for k, response in zip(part, responses, strict=True):
-            right[k] = answer_of(response) == samples[k].answer
+            right[k] = grade_response(response, _gold(samples[k])) == 1
         progress(min(start + batch, len(order)), len(order))
     model.train(training)
     return right

@@ -1,0 +1,203 @@
+"""`vtrace credit`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from ..errors import InputError
+from .options import DeviceOption, DtypeOption, JsonOption, PngFileOption, QuietOption, SeedOption
+from .outputs import check_outputs, print_written
+from .progress import progress_bar, spinner
+
+if TYPE_CHECKING:
+    from ..credit.stored_responses import StoredResponse
+    from ..credit.weight_rows import CreditReport, WeightRow
+    from ..credit.weights import RuleName
+
+CREDIT_EXAMPLES = """
+Examples:\n
+  vtrace explain --save-trace trace.json && vtrace credit --traces trace.json\n
+  vtrace credit --traces rollouts.jsonl --model Qwen/Qwen3-VL-4B-Instruct --out weights.jsonl\n
+  vtrace credit --traces traces --source vtrace-ordered --rule mean-one --out weights.parquet\n
+  vtrace credit --traces rollouts.jsonl --response 17 --png credit.png\n
+  vtrace credit --list
+"""
+_REASONS = 10  # printed; the others are counted
+
+
+def credit_command(
+    traces: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Responses: a saved trace (.json), a JSONL or CSV table with image, question and response (or "
+            "response_ids), or a folder. Repeatable.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one row per response: .jsonl or .parquet.")
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="The policy: hub id (or id@revision), folder, or embedded model. Default: that of the traces, or "
+            "pinhole.",
+        ),
+    ] = "",
+    source: Annotated[str, typer.Option(metavar="SOURCE", help="Where scores come from (see --list).")] = "vtrace",
+    rule: Annotated[str, typer.Option(metavar="RULE", help="How scores become weights (see --list).")] = "top",
+    share: Annotated[
+        float, typer.Option(metavar="FRACTION", help="Share of the scored tokens that the rule raises.")
+    ] = 0.4,
+    boost: Annotated[float, typer.Option(metavar="WEIGHT", help="What it raises them to.")] = 1.5,
+    seed: SeedOption = 0,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="System prompt of the responses in a table; '' for none. Default: the paper's.",
+            show_default=False,
+        ),
+    ] = None,
+    response: Annotated[
+        str, typer.Option(metavar="KEY", help="Response to show. Default: the first one that has credit.")
+    ] = "",
+    png: PngFileOption = None,
+    list_: Annotated[bool, typer.Option("--list", help="List sources and rules.")] = False,
+    json: JsonOption = False,
+    tokens_at_once: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Tokens to decode together; fewer need less memory.")
+    ] = 8192,
+    dtype: DtypeOption = "",
+    device: DeviceOption = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Weigh the tokens of responses by what their answers rely on, for training.
+
+    Responses without an answer keep the weight 1.0. Those that cannot be read are left out with the reason.
+    """
+    if list_:
+        _list(json)
+        return
+    if not traces:
+        raise InputError("give the responses with --traces; sources and rules are listed by --list")
+    check_outputs(out, png)
+    _spare_inputs(out, traces)
+    with spinner(quiet) as report:
+        report(0, 0, "Loading PyTorch and transformers")
+        from ..credit.credit import Credit
+        from ..credit.picture import draw_credit, show_credit
+        from ..credit.stored_responses import find_responses, model_of
+        from ..credit.weight_file import check_weight_file, write_weights
+        from ..credit.weight_rows import CreditReport, credited_rows
+        from ..lvlm.load import find_dtype, load
+        from ..tracing.prompt import SYSTEM_PROMPT
+
+        credit = Credit(source, cast("RuleName", rule), share, boost, seed, tokens_at_once)
+        if out:
+            check_weight_file(out)
+        responses = find_responses(traces, SYSTEM_PROMPT if system is None else system)
+        _check_key(response, responses)
+        name = model or model_of(responses)
+        report(0, 0, f"Loading {name}")
+        lvlm = load(name, dtype=find_dtype(dtype), device=device or None)
+    found, shown = CreditReport(), _Shown(response)
+    with progress_bar(quiet) as report:
+        rows = shown.watch(credited_rows(lvlm, responses, credit, found, report, any_model=bool(model)))
+        written = [write_weights(out, rows)] if out else []
+        deque(rows, maxlen=0)  # without a file, only to be shown
+    _print_losses(found)
+    if png and shown.row:
+        written.append(draw_credit(shown.row, png))
+    if json:
+        print(jsonlib.dumps(found.summary(), indent=1, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        if shown.row:
+            show_credit(shown.row, Console())
+        print(_summary(found))
+    print_written(written)
+    if response and not shown.row:
+        raise InputError(f"there is no picture of {response}: it was left out")
+
+
+class _Shown:
+    """The row to be shown: the one with the key, or the first one that has credit, or the first one."""
+
+    def __init__(self, key: str):
+        self.key = key
+        self.row: WeightRow | None = None
+
+    def watch(self, rows: Iterable[WeightRow]) -> Iterator[WeightRow]:
+        for row in rows:
+            better = self.row is None or (self.row["status"] != "assigned" and row["status"] == "assigned")
+            if row["key"] == self.key if self.key else better:
+                self.row = row
+            yield row
+
+
+def _spare_inputs(out: Path | None, traces: list[Path]) -> None:
+    """Refuse to replace a file of responses."""
+    places = [place.resolve() for place in traces]
+    if out is not None and out.exists() and {out.resolve(), out.resolve().parent} & set(places):
+        raise InputError(f"{out} is one of the inputs; choose another --out")
+
+
+def _check_key(key: str, responses: list[StoredResponse]) -> None:
+    keys = [one.key for one in responses]
+    if key and key not in keys:
+        more = f" … and {len(keys) - 3} more" if len(keys) > 3 else ""
+        raise InputError(f"there is no response {key!r}; there are: {', '.join(keys[:3])}{more}")
+
+
+def _summary(found: CreditReport) -> str:
+    statuses = ", ".join(f"{count} {status}" for status, count in found.statuses.most_common())
+    left = f"; {sum(found.left_out.values())} left out" if found.left_out else ""
+    return (
+        f"{found.rows} response{'s' if found.rows > 1 else ''}: {statuses}{left}. Mean weight {found.mean_weight:.3g}."
+    )
+
+
+def _print_losses(found: CreditReport) -> None:
+    lines = found.describe()
+    for line in lines[:_REASONS]:
+        print(f"vtrace: {line}", file=sys.stderr)
+    if len(lines) > _REASONS:
+        print(f"vtrace: {len(lines) - _REASONS} more reasons; --json prints all", file=sys.stderr)
+
+
+def _list(json: bool) -> None:
+    from ..credit.sources import SOURCES
+    from ..credit.weights import RULES
+
+    if json:
+        sources = {
+            name: {"about": s.about, "cost": s.cost, "needs_picture": s.needs_picture} for name, s in SOURCES.items()
+        }
+        print(jsonlib.dumps({"sources": sources, "rules": RULES}, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    scored = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("source", "what it scores", "forward passes"):
+        scored.add_column(title, no_wrap=title == "source")
+    for name, s in SOURCES.items():
+        scored.add_row(name, s.about, s.cost)
+    weighed = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("rule", "weights"):
+        weighed.add_column(title, no_wrap=title == "rule")
+    for rule, about in RULES.items():
+        weighed.add_row(rule, about)
+    Console().print(scored, "", weighed)

@@ -1,0 +1,77 @@
+"""Responses from files: saved traces and attributions, and tables with pictures, questions and responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from ..benchmarks.benchmark import Benchmark
+from ..benchmarks.readers.rows import unique_keys
+from ..benchmarks.user_questions import TABLE_SUFFIXES, open_user_questions
+from ..errors import InputError
+from ..lvlm.model import Lvlm
+from ..report.documents import read_trace
+from ..tracing.generate import trace
+from ..tracing.prompt import SYSTEM_PROMPT
+from ..types import Trace
+
+TRACE_SUFFIX = ".json"
+
+
+class StoredResponse(NamedTuple):
+    """A response in a file. Opening it can fail; the error says why it is left out."""
+
+    key: str  # unique: the name of a trace file, or the id or number of a row
+    open: Callable[[Lvlm], Trace]
+    file: Path | None = None  # of a saved trace
+
+
+def find_responses(places: Sequence[Path], system: str = SYSTEM_PROMPT) -> list[StoredResponse]:
+    """All responses in files and folders, in order. Only tables are read at once.
+
+    Args:
+        places: trace files, tables (JSONL or CSV), and folders with trace files or a table.
+        system: the system prompt under which the responses of a table were sampled.
+    """
+    found = [response for place in places for response in _in_place(place, system, len(places) > 1)]
+    keys = unique_keys(response.key for response in found)
+    return [response._replace(key=key) for response, key in zip(found, keys, strict=True)]
+
+
+def model_of(responses: Sequence[StoredResponse], default: str = "pinhole") -> str:
+    """The model of the first trace that can be read."""
+    for response in responses:
+        if response.file is not None:
+            with suppress(InputError):
+                return read_trace(response.file).model
+    return default
+
+
+def _in_place(place: Path, system: str, several: bool) -> Iterator[StoredResponse]:
+    if place.is_dir() and (traces := sorted(place.glob(f"*{TRACE_SUFFIX}"))):
+        if tables := [path for path in sorted(place.iterdir()) if path.suffix in TABLE_SUFFIXES]:
+            raise InputError(f"{place} has traces and tables ({traces[0].name}, {tables[0].name}); give one of them")
+        yield from map(_saved, traces)
+    elif place.is_file() and place.suffix == TRACE_SUFFIX:
+        yield _saved(place)
+    elif place.exists() and not place.is_dir() and place.suffix not in TABLE_SUFFIXES:
+        raise InputError(f"{place} is neither a trace ({TRACE_SUFFIX}) nor a table ({' or '.join(TABLE_SUFFIXES)})")
+    else:
+        table = open_user_questions(place, strict=False)
+        for number in range(table.size):
+            key = f"{table.name}/{table.key(number)}" if several else table.key(number)
+            yield StoredResponse(key, partial(_of_row, table, number, system))
+
+
+def _saved(path: Path) -> StoredResponse:
+    return StoredResponse(path.stem, lambda lvlm: read_trace(path), path)
+
+
+def _of_row(table: Benchmark, number: int, system: str, lvlm: Lvlm) -> Trace:
+    example = table.example(number)
+    if not (example.response or example.response_ids):
+        raise InputError("there is no response; add a column 'response' or 'response_ids'")
+    return trace(lvlm, example, system=system)
