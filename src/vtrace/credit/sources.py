@@ -23,6 +23,7 @@ from ..lvlm.layer import Layer
 from ..lvlm.model import Lvlm
 from ..methods.flowtracer import add_attention, capacity_of, layer_range, reach_of
 from ..methods.ordered import flows_into_predictors, received_flow
+from ..system.threads import side_by_side
 from .rollouts import Part, Rollout
 
 
@@ -64,19 +65,21 @@ def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Tensor) -> ResponseScores
 
 
 def _ordered(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
-    layers: list[list[Layer]] = [[] for _ in part.rollouts]
-    with torch.no_grad(), lvlm.seam.capture_batch(lambda row, layer: layers[row].append(layer), part.lengths):
+    layers: list[list[Layer]] = []  # one layer of all rollouts after the other
+    with torch.no_grad(), lvlm.seam.capture_batch(layers.append, part.lengths):
         lvlm.seam.decoder(**part.arguments)
-    found = []
-    for rollout, own in zip(part.rollouts, layers, strict=True):
+
+    def flow(row: int) -> ResponseScores:
+        rollout = part.rollouts[row]
+        start, own = rollout.prompt_length, [layer[row] for layer in layers]
         try:
-            flows = flows_into_predictors(own, rollout.prompt_length, len(rollout), _centred(lvlm, rollout))
+            flows = flows_into_predictors(own, start, len(rollout), _centred(lvlm, rollout))
         except ModelError:  # numbers that are not finite, in this rollout only
-            found.append(ResponseScores(np.full(len(rollout.scored), np.nan)))
-            continue
-        received = received_flow(flows, rollout.prompt_length, rollout.target)
-        found.append(_of_positions(lvlm, rollout, received.scores.cpu().numpy()))
-    return found
+            return ResponseScores(np.full(len(rollout.scored), np.nan))
+        scores = received_flow(flows, start, rollout.target).scores
+        return _of_positions(lvlm, rollout, scores.cpu().numpy())
+
+    return side_by_side(flow, range(len(part.rollouts)), lvlm.device)
 
 
 def _attention_flow(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
@@ -140,7 +143,10 @@ SOURCES: dict[str, Source] = {
 def _read_layers(lvlm: Lvlm, part: Part, consume: Callable[[int, Layer, slice], None]) -> None:
     """One instrumented pass. What receivers in a shared prompt get is read from the first of its rollouts only."""
 
-    def hand_over(row: int, layer: Layer) -> None:
+    def hand_over(layers: list[Layer]) -> None:
+        side_by_side(lambda row: one(row, layers[row]), range(len(layers)), lvlm.device)
+
+    def one(row: int, layer: Layer) -> None:
         start = 0 if part.leaders[row] == row else part.rollouts[row].prompt_length
         consume(row, layer, slice(start, len(part.rollouts[row])))
 

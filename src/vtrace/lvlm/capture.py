@@ -26,7 +26,7 @@ from .layer import BatchConsumer, Layer
 def watched(
     decoder: Any, consumer: BatchConsumer, branch_norm: str = "", lengths: Sequence[int] | None = None
 ) -> Iterator[None]:
-    """While open, every attention layer of every sequence is passed to `consumer` as it is computed.
+    """While open, every attention layer is passed to `consumer` as it is computed, for all sequences at once.
 
     `lengths` are those of the sequences of a right-padded batch; without them, the decoder has to be called with one
     sequence. Attention runs through SDPA, whatever kernel the model is configured with; no attention map is kept. The
@@ -105,11 +105,12 @@ class _Recorder:
         gain: Float[Tensor, "batch positions"] | None = None,
     ) -> None:
         self._call = None
-        for row, length in enumerate(self.lengths or [update.shape[1]]):
+        if self.lengths is None and not torch.isfinite(update).all():
+            raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
+
+        def layer_of(row: int, length: int) -> Layer:
             own = slice(0, length)
-            if self.lengths is None and not torch.isfinite(update).all():
-                raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
-            layer = Layer(
+            return Layer(
                 self.seen,
                 call.query[row, :, own],
                 call.key[row, :, own],
@@ -121,7 +122,8 @@ class _Recorder:
                 self._residual[row, own],
                 None if gain is None else gain[row, own],
             )
-            self.consumer(row, layer)
+
+        self.consumer([layer_of(row, length) for row, length in enumerate(self.lengths or [update.shape[1]])])
         self.seen += 1
 
 

@@ -26,4 +26,4 @@ class Layer:
 
 
 Consumer = Callable[[Layer], None]
-BatchConsumer = Callable[[int, Layer], None]  # row of the batch, and one layer of its sequence
+BatchConsumer = Callable[[list[Layer]], None]  # one layer of every sequence of a batch

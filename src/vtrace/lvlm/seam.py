@@ -229,7 +229,7 @@ class Seam:
 
     def capture(self, consumer: Consumer) -> AbstractContextManager[None]:
         """While open, every attention layer of the decoder is passed to `consumer` as it is computed."""
-        return watched(self.decoder, lambda row, layer: consumer(layer), self.family.branch_norm)
+        return watched(self.decoder, lambda layers: consumer(layers[0]), self.family.branch_norm)
 
     def capture_batch(self, consumer: BatchConsumer, lengths: Sequence[int]) -> AbstractContextManager[None]:
         """The same for a right-padded batch of sequences of these lengths. Numbers are not checked for being finite."""
