@@ -1,7 +1,7 @@
 """Does token credit help GRPO? `python scripts/credit_experiment.py run`, then `... report`. Interrupted runs resume.
 
-A half-trained Pinhole learns Shapes questions by GRPO with TRL. Arms differ only in the weights of tokens: none, or a
-source of credit under the paper's rule. Every seed shows all arms the same prompts in the same order. A run writes one
+A half-trained Pinhole, or a trained one with noise on its weights, learns Shapes questions by GRPO with TRL. Arms differ
+only in the weights of tokens: none, or a source of credit under the paper's rule. Every seed shows all arms the same prompts in the same order. A run writes one
 file when it is done: accuracy on held-out questions while it learns, and on test questions at the end.
 """
 
@@ -37,6 +37,7 @@ from vtrace.credit.shapes_training import (
 )
 from vtrace.credit.trl import CreditGRPOTrainer
 from vtrace.lvlm.load import load
+from vtrace.lvlm.model import Lvlm
 from vtrace.system.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
@@ -46,18 +47,29 @@ OTHER_ARMS = ("vtrace-ordered", "entropy", "visual dependence")
 
 @dataclass(frozen=True)
 class Setup:
-    """What all runs share. A change makes new runs."""
+    """What the runs from one start share."""
 
-    model: str = "pinhole-half"
+    start: str
+    model: str
+    noise: float  # added to the matrices of the decoder, in their standard deviations
+    learning_rate: float
+    steps: int
     tasks: tuple[str, ...] = SHORT_TASKS
-    steps: int = 16
     prompts: int = 8  # per step
     rollouts: int = 8  # per prompt
-    learning_rate: float = 5e-5
     top_p: float = 0.95  # the paper's; the model was trained with smoothed labels, so every token has a long tail
     dev_questions: int = 120
     dev_every: int = 4  # steps
     test_questions: int = 600
+
+
+SETUPS = {
+    setup.start: setup
+    for setup in (
+        Setup("half-trained", "pinhole-half", 0.0, learning_rate=5e-5, steps=16),
+        Setup("noisy", "pinhole", 0.4, learning_rate=1e-4, steps=8),
+    )
+}
 
 
 class Run(NamedTuple):
@@ -67,9 +79,8 @@ class Run(NamedTuple):
     temperature: float
     seed: int
 
-    @property
-    def name(self) -> str:
-        return f"{self.arm.replace(' ', '-')}-t{self.temperature}-s{self.seed}"
+    def name(self, setup: Setup) -> str:
+        return f"{setup.start}-{self.arm.replace(' ', '-')}-t{self.temperature}-s{self.seed}"
 
 
 def planned(seeds: int, other_seeds: int, cold_seeds: int) -> Iterator[Run]:
@@ -100,11 +111,22 @@ class Curve(TrainerCallback):
             self.measure(model, state.global_step)
 
 
+def load_start(setup: Setup) -> Lvlm:
+    """The model before training."""
+    lvlm = load(setup.model)
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for matrix in lvlm.seam.decoder.parameters() if setup.noise else ():
+            if matrix.ndim == 2:
+                matrix += setup.noise * matrix.std() * torch.randn(matrix.shape, generator=draw)
+    return lvlm
+
+
 def train(run: Run, setup: Setup, folder: Path) -> dict[str, Any]:
     """Train once, and return what was measured."""
     began, spent = time.time(), time.process_time()
+    lvlm = load_start(setup)
     torch.manual_seed(run.seed)
-    lvlm = load(setup.model)
     freeze_vision(lvlm.model)
     needed = setup.steps * setup.prompts
     rows = shapes_rows(shapes_questions("train", needed, setup.tasks, start=12 * needed * run.seed))
@@ -149,11 +171,11 @@ def _kept(entry: dict[str, float]) -> dict[str, float]:
 
 def start_accuracy(setup: Setup, folder: Path) -> None:
     """Accuracy on the test questions before training."""
-    path = folder / "start.json"
+    path = folder / f"{setup.start}.json"
     if not path.exists():
-        lvlm = load(setup.model)
+        lvlm = load_start(setup)
         right = greedy_accuracy(lvlm.model, lvlm.processor, shapes_questions("test", setup.test_questions, setup.tasks))
-        _write(path, {"test_accuracy": sum(right) / len(right), "questions": len(right)})
+        _write(path, {"setup": asdict(setup), "test_accuracy": sum(right) / len(right), "questions": len(right)})
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -162,25 +184,24 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 def run_all(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    setup = Setup(model=args.model, steps=args.steps)
+    setup = SETUPS[args.start]
     args.out.mkdir(parents=True, exist_ok=True)
     mine, of = map(int, args.part.split("/"))
     start_accuracy(setup, args.out)
     for index, run in enumerate(planned(args.seeds, args.other_seeds, args.cold_seeds)):
-        path = args.out / f"{run.name}.json"
+        path = args.out / f"{run.name(setup)}.json"
         if index % of != mine - 1 or path.exists():
             continue
         found = train(run, setup, args.out)
         _write(path, found)
-        print(f"{run.name}: test {found['test_accuracy']:.3f}, {found['minutes']:.1f} min", flush=True)
+        print(f"{path.stem}: test {found['test_accuracy']:.3f}, {found['minutes']:.1f} min", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=("run", "report"))
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "credit", help="one file per run")
-    parser.add_argument("--model", default=Setup.model)
-    parser.add_argument("--steps", type=int, default=Setup.steps)
+    parser.add_argument("--start", choices=SETUPS, default="half-trained")
     parser.add_argument("--seeds", type=int, default=10, help="for the arms none, vtrace and random")
     parser.add_argument("--other-seeds", type=int, default=3, help="for the other arms")
     parser.add_argument("--cold-seeds", type=int, default=3, help="for the paper's temperature, 0.7")
