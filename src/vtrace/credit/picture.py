@@ -81,8 +81,9 @@ def show_credit(row: WeightRow, console: Console) -> None:
         ("Credit", Text(f"{row['source']} · {describe_rule(row)} · {row['model']}", "bold")),
         ("Tokens", _shaded_text(shaded_tokens(row))),
         ("Weights", Text(describe_weights(row))),
-        ("Legend", _legend_text(row)),
     ]
+    if row["status"] == "assigned":
+        facts.append(("Legend", _legend_text(row)))
     if row["image_share"] is not None:
         facts.append(("Image", Text(f"{percent(row['image_share'])} of image and question")))
     console.print(facts_table(*facts))
