@@ -1,8 +1,9 @@
 """Does token credit help GRPO? `python scripts/credit_experiment.py run`, then `... report`. Interrupted runs resume.
 
-A half-trained Pinhole, or a trained one with noise on its weights, learns Shapes questions by GRPO with TRL. Arms differ
-only in the weights of tokens: none, or a source of credit under the paper's rule. Every seed shows all arms the same prompts in the same order. A run writes one
-file when it is done: accuracy on held-out questions while it learns, and on test questions at the end.
+A half-trained Pinhole, or a trained one with noise on its weights, learns Shapes questions by GRPO with TRL. Arms
+differ only in the weights of tokens: none, or a source of credit under the paper's rule. Every seed shows all arms the
+same prompts in the same order. A run writes one file when it is done: accuracy on held-out questions while it learns,
+and on test questions at the end.
 """
 
 from __future__ import annotations

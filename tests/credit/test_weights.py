@@ -53,7 +53,8 @@ def test_proportional_weights_start_at_one():
 def test_mean_one_keeps_the_size_of_the_step():
     found = weights(np.array([5.0, 4, 3, 2, 1, nan, nan]), "mean-one")
     assert found.mean() == pytest.approx(1)
-    assert found[0] / found[-1] == pytest.approx(1.5)
+    assert found[0] / found[4] == pytest.approx(1.5)
+    assert found[5:].tolist() == [1.0, 1.0], "unassigned tokens keep the weight 1"
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -16,7 +16,7 @@ RuleName = Literal["top", "proportional", "mean-one"]
 RULES: dict[RuleName, str] = {
     "top": "the paper's: the highest share of the scored tokens get the boost, all others 1.0",
     "proportional": "from 1.0 for a score of 0 or less to the boost for the highest score",
-    "mean-one": "the paper's, divided by its mean over the response, so that the step size stays the same",
+    "mean-one": "the paper's, divided by its mean over the scored tokens, so that the step size stays the same",
 }
 UNASSIGNED = float("nan")
 SHARE, BOOST = 0.4, 1.5  # the paper's
@@ -39,7 +39,7 @@ def weights(scores: np.ndarray, rule: RuleName = "top", share: float = SHARE, bo
         scores: one score per sampled token, higher for more important ones; nan where unassigned.
         rule: "top", the paper's: the highest `share` of the scored tokens get `boost`, all others 1.0;
             "proportional": from 1.0 for a score of 0 or less to `boost` for the highest;
-            "mean-one": the paper's, divided by its mean over the response, so that the step size stays the same.
+            "mean-one": the paper's, divided by its mean over the scored tokens, so that the step size stays the same.
         share: of the scored tokens, for "top" and "mean-one".
         boost: the largest weight before normalisation.
     """
@@ -53,7 +53,9 @@ def weights(scores: np.ndarray, rule: RuleName = "top", share: float = SHARE, bo
         return found
     raised = _proportional(scores[known]) if rule == "proportional" else _top(scores[known], share)
     found[known] += (boost - 1) * raised
-    return found / found.mean() if rule == "mean-one" else found
+    if rule == "mean-one":
+        found[known] /= found[known].mean()
+    return found
 
 
 def _top(scores: np.ndarray, share: float) -> np.ndarray:
