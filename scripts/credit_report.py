@@ -24,12 +24,21 @@ T80 = (1.376, 1.061, 0.978, 0.941, 0.920, 0.906, 0.896, 0.889, 0.883, 0.879,
        0.876, 0.873, 0.870, 0.868, 0.866, 0.865, 0.863, 0.862, 0.861)  # fmt: skip
 
 
-class Runs(NamedTuple):
-    """Finished runs, by temperature, arm and seed, and the accuracy before training."""
+Arms = Mapping[str, Mapping[int, dict[str, Any]]]  # runs by arm and seed
 
-    start: float
-    questions: int
-    found: dict[float, dict[str, dict[int, dict[str, Any]]]]
+
+class Block(NamedTuple):
+    """What runs have in common that are compared with each other."""
+
+    start: str
+    temperature: float
+
+
+class Runs(NamedTuple):
+    """Finished runs, and the starts by name."""
+
+    starts: dict[str, dict[str, Any]]
+    blocks: dict[Block, Arms]
 
 
 class Estimate(NamedTuple):
@@ -48,7 +57,7 @@ class Estimate(NamedTuple):
 def write_report(folder: Path, docs: Path) -> bool:
     """Write the section of docs/credit.md and its plot. False if there are no runs."""
     runs = read_runs(folder)
-    if not runs.found:
+    if not runs.blocks:
         return False
     page = docs / "credit.md"
     before, found, rest = page.read_text("utf-8").partition(BEGIN)
@@ -56,9 +65,14 @@ def write_report(folder: Path, docs: Path) -> bool:
         raise InputError(f"{page} has no place for the experiment: {BEGIN} … {END}")
     text = f"{before}{BEGIN}\n\n{section(runs)}\n{END}{rest.partition(END)[2]}"
     write_atomically(docs / "results" / "credit-experiment.png", lambda path: draw(runs).savefig(path, format="png"))
-    kept = {f"{t}/{arm}/{seed}": _short(run) for t, arms in runs.found.items() for arm, s in arms.items()
-            for seed, run in sorted(s.items())}  # fmt: skip
-    rows = json.dumps({"start": runs.start, "runs": kept}, indent=1) + "\n"
+    kept = {
+        f"{block.start}, temperature {block.temperature}": {
+            arm: {seed: _short(run) for seed, run in sorted(seeds.items())} for arm, seeds in arms.items()
+        }
+        for block, arms in runs.blocks.items()
+    }
+    before_training = {name: start["test_accuracy"] for name, start in runs.starts.items()}
+    rows = json.dumps({"before training": before_training, "runs": kept}, indent=1) + "\n"
     write_atomically(docs / "results" / "credit-experiment.json", lambda path: path.write_text(rows))
     write_atomically(page, lambda path: path.write_text(text, "utf-8"))
     return True
@@ -69,15 +83,18 @@ def _short(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_runs(folder: Path) -> Runs:
-    found: dict[float, dict[str, dict[int, dict[str, Any]]]] = defaultdict(lambda: defaultdict(dict))
-    start = {"test_accuracy": math.nan, "questions": 0}
+    starts: dict[str, dict[str, Any]] = {}
+    found: dict[Block, dict[str, dict[int, dict[str, Any]]]] = defaultdict(lambda: defaultdict(dict))
     for path in sorted(folder.glob("*.json")):
         run = json.loads(path.read_text())
-        if path.name == "start.json":
-            start = run
+        name = run["setup"]["start"]
+        if "arm" in run:
+            found[Block(name, run["temperature"])][run["arm"]][run["seed"]] = run
         else:
-            found[run["temperature"]][run["arm"]][run["seed"]] = run
-    return Runs(start["test_accuracy"], start["questions"], found)
+            starts[name] = run
+    order = ("none", "vtrace", "vtrace-ordered", "visual dependence", "entropy", "random")
+    sorted_arms = {block: {arm: arms[arm] for arm in order if arm in arms} for block, arms in found.items()}
+    return Runs(starts, dict(sorted(sorted_arms.items(), key=lambda item: (item[0].start, -item[0].temperature))))
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -89,7 +106,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), T975[freedom] * error, (T975[freedom] + T80[freedom]) * error, count)
 
 
-def paired(arms: Mapping[str, Mapping[int, dict[str, Any]]], arm: str, other: str) -> Estimate | None:
+def paired(arms: Arms, arm: str, other: str) -> Estimate | None:
     """Difference of test accuracy on the seeds that both arms have."""
     seeds = sorted(set(arms.get(arm, {})) & set(arms.get(other, {})))
     gaps = [arms[arm][seed]["test_accuracy"] - arms[other][seed]["test_accuracy"] for seed in seeds]
@@ -97,21 +114,23 @@ def paired(arms: Mapping[str, Mapping[int, dict[str, Any]]], arm: str, other: st
 
 
 def section(runs: Runs) -> str:
-    parts = [f"Accuracy before training: {runs.start:.3f} on {runs.questions} test questions.\n"]
-    for temperature, arms in sorted(runs.found.items(), reverse=True):
-        some = next(iter(next(iter(arms.values())).values()))
-        setup = some["setup"]
+    parts = []
+    for block, arms in runs.blocks.items():
+        start = runs.starts[block.start]
+        setup = start["setup"]
         size = f"{setup['steps']} steps of {setup['prompts']} prompts × {setup['rollouts']} rollouts"
+        sampling = f"temperature {block.temperature}, top-p {setup['top_p']}"
         parts += [
-            f"### Temperature {temperature}, top-p {setup['top_p']}\n",
-            f"{size}, learning rate {setup['learning_rate']:g}.\n",
+            f"### {block.start.capitalize()} start, {sampling}\n",
+            f"Accuracy before training: {start['test_accuracy']:.3f} on {start['questions']} test questions. {size}, "
+            f"learning rate {setup['learning_rate']:g}.\n",
             f"{_table(arms)}\n",
             f"{_verdict(arms)}\n",
         ]
     return "\n".join([*parts, "![Learning curves](results/credit-experiment.png)\n"])
 
 
-def _table(arms: Mapping[str, Mapping[int, dict[str, Any]]]) -> str:
+def _table(arms: Arms) -> str:
     lines = [
         "| arm | seeds | test accuracy | minus none | minus random | mean weight | groups without variance |",
         "|---|---|---|---|---|---|---|",
@@ -132,7 +151,7 @@ def _difference(found: Estimate | None) -> str:
     return "" if found is None else f"{found.mean:+.3f} ± {found.half:.3f}"
 
 
-def _verdict(arms: Mapping[str, Mapping[int, dict[str, Any]]]) -> str:
+def _verdict(arms: Arms) -> str:
     """What was seen, and what could have been seen."""
     sentences = []
     for arm in arms:
@@ -151,8 +170,8 @@ def _verdict(arms: Mapping[str, Mapping[int, dict[str, Any]]]) -> str:
 
 def draw(runs: Runs) -> Any:
     panels, means = {}, {}
-    for temperature, arms in sorted(runs.found.items(), reverse=True):
-        title = f"temperature {temperature}"
+    for block, arms in runs.blocks.items():
+        title = f"{block.start} start, temperature {block.temperature}"
         panels[title] = PlotPanel("step", "accuracy on held-out questions")
         for arm, seeds in arms.items():
             curves = np.array([[point["accuracy"] for point in run["dev"]] for run in seeds.values()])
