@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo credit-demo test test-fast test-busy test-trl test-verl lint types docs pinhole card results bench browser clean
+.PHONY: demo credit-demo test test-fast test-busy test-trl test-verl lint types docs pinhole pinhole-half card results bench browser clean
 
 demo: .venv/installed
 	@mkdir -p out
@@ -59,6 +59,10 @@ pinhole: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.train --model pinhole
 	$(BIN)/python -m vtrace.pinhole.train --model pinhole-internvl
 	$(MAKE) card
+
+# Pinhole stopped early: what reinforcement learning starts from.
+pinhole-half: .venv/installed
+	$(BIN)/python -m vtrace.pinhole.train --work build/pinhole-half --until reason:700 --out src/vtrace/pinhole/checkpoint_half
 
 card: .venv/installed
 	$(BIN)/python -m vtrace.pinhole.card --model pinhole

@@ -17,7 +17,6 @@ from typing import Any
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TQDM_DISABLE", "1")
-logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its advice is about quantised models
 
 import numpy as np
 import torch
@@ -72,6 +71,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its advice is about quantised models
     torch.set_num_threads(1)  # small batches are faster on one thread than on several
     lvlm = load(options.model)
     held_out = shapes_questions("dev", options.questions)

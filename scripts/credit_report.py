@@ -103,7 +103,7 @@ def section(runs: Runs) -> str:
         setup = some["setup"]
         size = f"{setup['steps']} steps of {setup['prompts']} prompts × {setup['rollouts']} rollouts"
         parts += [
-            f"### Temperature {temperature}, top-p {some['top_p']}\n",
+            f"### Temperature {temperature}, top-p {setup['top_p']}\n",
             f"{size}, learning rate {setup['learning_rate']:g}.\n",
             f"{_table(arms)}\n",
             f"{_verdict(arms)}\n",

@@ -225,6 +225,7 @@ def test_a_wrapper_that_hides_the_decoder_is_refused_before_training(pinhole):
         policy_of(Hidden(pinhole.model), pinhole.processor)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # of what torch.compile imports
 def test_wrappers_that_are_known_are_opened(pinhole):
     compiled = torch.compile(pinhole.model)
     assert policy_of(compiled, pinhole.processor).model is pinhole.model

@@ -8,9 +8,9 @@ import logging
 import numpy as np
 import pytest
 
-from vtrace.credit.credit import Credit
+from vtrace.credit.credit import Credit, neutral_credit
 from vtrace.credit.rollouts import from_trace
-from vtrace.credit.trainer_rows import CreditedRows, CreditTotals, neutral_row
+from vtrace.credit.trainer_rows import CreditedRows, CreditTotals
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_row_that_fails_keeps_its_weights_and_spares_the_others(pinhole, rollo
 
 @pytest.mark.parametrize("weight", [0.0, float("nan"), float("inf")])
 def test_weights_that_would_harm_are_refused(pinhole, rollout, monkeypatch, weight):
-    harmful = neutral_row(len(rollout.response), "assigned")
+    harmful = neutral_credit(len(rollout.response), "assigned")
     harmful.weights[0] = weight
     monkeypatch.setattr(Credit, "assign", lambda self, lvlm, rollouts: [harmful])
     (found,) = credited(pinhole, [rollout])
@@ -59,7 +59,7 @@ def test_weights_that_would_harm_are_refused(pinhole, rollout, monkeypatch, weig
 
 
 def test_metrics_count_what_was_asked_for():
-    rows = [neutral_row(2, "no answer"), neutral_row(4, "skipped"), neutral_row(1, "failed")]
+    rows = [neutral_credit(2, "no answer"), neutral_credit(4, "skipped"), neutral_credit(1, "failed")]
     found = CreditTotals.of([rows[0]._replace(weights=np.array([1.5, 1.0]), status="assigned", image_share=0.5), *rows])
     metrics = found.metrics()
     assert metrics["credit/mean_weight"] == pytest.approx(5.5 / 5)

@@ -38,10 +38,9 @@ class TokenCredit(NamedTuple):
     image_share: float | None = None  # of the answer's image and question scores, where the source knows it
 
 
-def neutral(rollout: Rollout, status: Status) -> TokenCredit:
-    """Weights that change nothing."""
-    count = len(rollout.response)
-    return TokenCredit(np.ones(count), np.full(count, UNASSIGNED), status)
+def neutral_credit(length: int, status: Status) -> TokenCredit:
+    """Weights that change nothing, for a response of so many tokens."""
+    return TokenCredit(np.ones(length), np.full(length, UNASSIGNED), status)
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Credit:
 
     def assign(self, lvlm: Lvlm, rollouts: Sequence[Rollout]) -> list[TokenCredit]:
         """Credit of every rollout, in order. Responses that cannot be credited keep the weight 1.0 and say why."""
-        found = [neutral(rollout, self._reason(lvlm, rollout)) for rollout in rollouts]
+        found = [neutral_credit(len(rollout.response), self._reason(lvlm, rollout)) for rollout in rollouts]
         able = [k for k, credit in enumerate(found) if credit.status == "assigned"]
         with undisturbed(lvlm.model):
             for part in encoded_parts(lvlm, [rollouts[k] for k in able], self.tokens_at_once):
@@ -98,8 +97,8 @@ class Credit:
 
     def _weigh(self, rollout: Rollout, values: np.ndarray, image_share: float | None) -> TokenCredit:
         if not np.isfinite(values).all():
-            return neutral(rollout, "not finite")
-        blank = neutral(rollout, "assigned")
+            return neutral_credit(len(rollout.response), "not finite")
+        blank = neutral_credit(len(rollout.response), "assigned")
         blank.scores[: len(values)] = values
         raised = weights(blank.scores, self.rule, self.share, self.boost)
         return blank._replace(weights=raised, image_share=image_share)

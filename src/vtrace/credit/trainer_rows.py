@@ -11,17 +11,11 @@ import numpy as np
 
 from ..errors import ModelError
 from ..lvlm.model import Lvlm
-from .credit import Credit, Status, TokenCredit
+from .credit import Credit, Status, TokenCredit, neutral_credit
 from .rollouts import Rollout
-from .weights import UNASSIGNED
 
 _LOG = logging.getLogger(__name__)
 _WITHOUT_ANSWER: tuple[Status, ...] = ("no answer", "cut off", "empty")
-
-
-def neutral_row(length: int, status: Status) -> TokenCredit:
-    """Weights that change nothing, for a response of so many tokens."""
-    return TokenCredit(np.ones(length), np.full(length, UNASSIGNED), status)
 
 
 class CreditedRows:
@@ -46,7 +40,7 @@ class CreditedRows:
             moved: whether a row has an advantage other than zero; all others are skipped.
             rollouts: makes the rollouts of some rows.
         """
-        found = [neutral_row(length, "skipped") for length in lengths]
+        found = [neutral_credit(length, "skipped") for length in lengths]
         rows = [row for row, length in enumerate(lengths) if length and moved[row]]
         for row, credit in zip(rows, self._together(lvlm, lengths, rows, rollouts), strict=True):
             found[row] = credit
@@ -67,7 +61,7 @@ class CreditedRows:
         except Exception:  # a run of days must not end because of a weight
             self.log_failure()
             if len(rows) == 1:
-                return [neutral_row(lengths[rows[0]], "failed")]
+                return [neutral_credit(lengths[rows[0]], "failed")]
             return [self._together(lvlm, lengths, [row], rollouts)[0] for row in rows]  # the others need not fail
         return found
 

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ModelError
-from .credit import TokenCredit
+from .credit import TokenCredit, neutral_credit
 from .policy_copy import PolicyCopy
-from .trainer_rows import CreditedRows, CreditTotals, neutral_row
+from .trainer_rows import CreditedRows, CreditTotals
 from .verl_batch import VerlOptions, VerlRow
 
 try:
@@ -79,7 +79,7 @@ class CreditWorker(ActorRolloutRefWorker):
                 found = self._credited(lvlm, lengths, moved, lambda some: [rows[k].rollout(lvlm) for k in some])
         except Exception:  # of the copy; it must not end a run
             self._credited.log_failure()
-            found = [neutral_row(len(row.response), "failed") for row in rows]
+            found = [neutral_credit(len(row.response), "failed") for row in rows]
         shares = [float("nan") if credit.image_share is None else credit.image_share for credit in found]
         return get_tensordict(
             {
