@@ -2,12 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast test-busy test-verl lint types docs pinhole pinhole-half card results bench browser clean
+.PHONY: demo credit-demo test test-fast test-busy test-trl test-verl lint types docs pinhole pinhole-half card results bench browser clean
 
 demo: .venv/installed
 	@mkdir -p out
 	$(BIN)/vtrace explain --target answer --html out/report.html --png out/figure.png --json out/attribution.json
 	@echo "Open out/report.html in a browser: the picture, the words, and what the answer relied on."
+
+# Small batches are faster on one thread than on several.
+credit-demo: .venv/installed-trl
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/credit_demo.py
 
 # One process per core, one thread each: on a CPU that is faster than several threads in one process.
 PYTEST := $(BIN)/python -m pytest
@@ -24,6 +28,13 @@ BUSY := $(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL)
 test-busy: .venv/installed-dev browser
 	$(BUSY) tests/browser tests/serve tests/cli tests/tracing/test_conversation.py tests/benchmarks/test_dry_run.py
 	$(BUSY) -m browser tests/viewer tests/scripts
+
+# The oldest and the newest TRL that the extra allows, each in an environment of its own.
+TRL_OLDEST := 1.0.0
+TRL_TESTS := tests/credit/test_trl.py tests/credit/test_trl_models.py
+test-trl: .venv-trl-oldest/installed .venv-trl-newest/installed
+	OMP_NUM_THREADS=1 .venv-trl-oldest/bin/python -m pytest $(TRL_TESTS)
+	OMP_NUM_THREADS=1 .venv-trl-newest/bin/python -m pytest $(TRL_TESTS)
 
 # verl allows older transformers only, so it has an environment of its own.
 VERL_PYTEST := OMP_NUM_THREADS=1 .venv-verl/bin/python -m pytest -o filterwarnings=
@@ -77,6 +88,17 @@ bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+.venv/installed-trl: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[trl]'
+	@touch $@
+
+.venv-trl-oldest/installed .venv-trl-newest/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	sed '$(if $(findstring oldest,$@),s/^trl==.*/trl==$(TRL_OLDEST)/)' constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --constraint $(@D)/constraints.txt torch
+	$(@D)/bin/python -m pip install --quiet --constraint $(@D)/constraints.txt --editable '.[trl]' pytest beartype
+	@touch $@
+
 .venv-verl/installed: pyproject.toml constraints-verl.txt
 	$(PYTHON) -m venv .venv-verl
 	.venv-verl/bin/python -m pip install --quiet --constraint constraints-verl.txt torch
@@ -84,4 +106,4 @@ bench: .venv/installed
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-verl out build
+	rm -rf .venv .venv-trl-* .venv-verl out build

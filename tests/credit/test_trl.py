@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ import torch
 
 pytest.importorskip("trl", reason="there is no TRL: pip install 'vtrace-attribution[trl]'")
 
+from packaging.version import Version
+
+from support.pages import ROOT
 from support.trl_training import ROLLOUTS, ROWS, SAMPLES, TokenValues, every_other, rows, token_values, trainer_of
 from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import from_trace
@@ -122,6 +126,20 @@ def test_rollouts_are_those_that_vtrace_itself_would_trace(pinhole, tmp_path):
         assert all(torch.equal(rollout.inputs[name], value) for name, value in expected.inputs.items())
 
 
+def test_several_pictures_per_prompt(pinhole, tmp_path):
+    pictures = [[SAMPLES[k].image for k in chosen] for chosen in ((0, 3), (5,))]
+    examples = [{"prompt": rows()[k]["prompt"], "images": pictures[k]} for k in (0, 0, 1, 1)]
+    trainer = trainer_of(pinhole, tmp_path, Credit(), prompts=2, rollouts=2)
+    batch = trainer._generate_and_score_completions([dict(example) for example in examples])
+    assert batch["num_images"] == [2, 2, 1, 1]
+    assert trainer._metrics["eval"]["credit/failed"] == [0], "a model that was just loaded is not in training mode"
+    for rollout, k in zip(trl_rollouts(pinhole, batch, examples, range(4)), (0, 0, 1, 1), strict=True):
+        example = Example(tuple(pictures[k]), SAMPLES[k].question)
+        expected = from_trace(pinhole, retrace(pinhole, example, Reply(list(rollout.response), "stop")))
+        assert rollout.ids == expected.ids
+        assert all(torch.equal(rollout.inputs[name], value) for name, value in expected.inputs.items())
+
+
 def test_weights_move_with_their_rows(pinhole, tmp_path):
     """The real credit of a permuted batch is the permuted credit."""
     from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
@@ -224,6 +242,17 @@ def test_texts_of_a_prompt_are_those_of_its_turns():
         "What is it?",
     ]
     assert user_texts("Just text.") == ["Just text."]
+
+
+def test_the_versions_that_are_tested_are_those_of_the_extra():
+    extra = re.search(r'"trl>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    oldest = re.search(r"^TRL_OLDEST := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    newest = re.search(r"^trl==(.+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    assert extra
+    assert oldest
+    assert newest
+    assert Version(oldest[1]) == Version(extra[1])
+    assert Version(newest[1]).release[1] + 1 == Version(extra[2]).release[1]
 
 
 def test_tasks_are_checked():

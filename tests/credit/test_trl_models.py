@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import re
 import sys
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen2Config, Qwen2ForCausalLM
 
 import vtrace
+from support.pages import ROOT
 from support.trl_training import ROLLOUTS, ROWS, every_other, rows, trainer_of
 from vtrace.credit.credit import Credit
 from vtrace.credit.shapes_training import cpu_config, freeze_vision
@@ -212,6 +214,16 @@ def test_without_trl_the_error_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "vtrace.credit.trl")
     with pytest.raises(ModelError, match=r"pip install 'vtrace-attribution\[trl\]'"):
         importlib.import_module("vtrace.credit.trl")
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_runs(monkeypatch, tmp_path, capsys):
+    page = (ROOT / "docs" / "credit-trl.md").read_text("utf-8")
+    (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "load(" in block)
+    monkeypatch.chdir(tmp_path)
+    known: dict = {}
+    exec(example, known)
+    assert len(failed(known["trainer"])) == 2
 
 
 def test_a_frozen_tower_sees_the_same(pinhole):
