@@ -46,7 +46,7 @@ OTHER_ARMS = ("vtrace-ordered", "entropy", "visual dependence")
 
 @dataclass(frozen=True)
 class Setup:
-    """What all runs share. A change makes new runs."""
+    """What all runs share. Runs of another set-up need another folder."""
 
     model: str = "pinhole-half"
     tasks: tuple[str, ...] = SHORT_TASKS
@@ -156,6 +156,13 @@ def start_accuracy(setup: Setup, folder: Path) -> None:
         _write(path, {"test_accuracy": sum(right) / len(right), "questions": len(right)})
 
 
+def is_done(path: Path, setup: Setup) -> bool:
+    """Whether a run is finished. Runs of different set-ups must not be mixed in one table."""
+    if path.exists() and json.loads(path.read_text())["setup"] != json.loads(json.dumps(asdict(setup))):
+        sys.exit(f"{path} was made with another set-up; choose another --out, or remove the runs")
+    return path.exists()
+
+
 def _write(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(json.dumps(content, indent=1) + "\n"))
 
@@ -168,7 +175,7 @@ def run_all(args: argparse.Namespace) -> None:
     start_accuracy(setup, args.out)
     for index, run in enumerate(planned(args.seeds, args.other_seeds, args.cold_seeds)):
         path = args.out / f"{run.name}.json"
-        if index % of != mine - 1 or path.exists():
+        if index % of != mine - 1 or is_done(path, setup):
             continue
         found = train(run, setup, args.out)
         _write(path, found)
