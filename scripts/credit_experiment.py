@@ -48,7 +48,7 @@ OTHER_ARMS = ("vtrace-ordered", "entropy", "visual dependence")
 
 @dataclass(frozen=True)
 class Setup:
-    """What the runs from one start share."""
+    """What the runs from one start share. Runs of another set-up need another folder."""
 
     start: str
     model: str
@@ -179,19 +179,34 @@ def start_accuracy(setup: Setup, folder: Path) -> None:
         _write(path, {"setup": asdict(setup), "test_accuracy": sum(right) / len(right), "questions": len(right)})
 
 
+def is_done(path: Path, setup: Setup) -> bool:
+    """Whether a run is finished. Runs of different set-ups must not be mixed in one table."""
+    if path.exists() and json.loads(path.read_text())["setup"] != json.loads(json.dumps(asdict(setup))):
+        sys.exit(f"{path} was made with another set-up; choose another --out, or remove the runs")
+    return path.exists()
+
+
 def _write(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(json.dumps(content, indent=1) + "\n"))
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """The I-th of N parts."""
+    mine, _, of = text.partition("/")
+    if not (mine.isdigit() and of.isdigit() and 1 <= int(mine) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 1/2")
+    return int(mine), int(of)
 
 
 def run_all(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     setup = SETUPS[args.start]
     args.out.mkdir(parents=True, exist_ok=True)
-    mine, of = map(int, args.part.split("/"))
+    mine, of = args.part
     start_accuracy(setup, args.out)
     for index, run in enumerate(planned(args.seeds, args.other_seeds, args.cold_seeds)):
         path = args.out / f"{run.name(setup)}.json"
-        if index % of != mine - 1 or path.exists():
+        if index % of != mine - 1 or is_done(path, setup):
             continue
         found = train(run, setup, args.out)
         _write(path, found)
@@ -206,7 +221,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="for the arms none, vtrace and random")
     parser.add_argument("--other-seeds", type=int, default=3, help="for the other arms")
     parser.add_argument("--cold-seeds", type=int, default=3, help="for the paper's temperature, 0.7")
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="only the I-th of N parts, for several processes")
+    parser.add_argument(
+        "--part", type=parse_part, default=(1, 1), metavar="I/N", help="only the I-th of N parts, for several processes"
+    )
     args = parser.parse_args()
     if args.action == "run":
         run_all(args)

@@ -125,7 +125,7 @@ def section(runs: Runs) -> str:
             f"Accuracy before training: {start['test_accuracy']:.3f} on {start['questions']} test questions. {size}, "
             f"learning rate {setup['learning_rate']:g}.\n",
             f"{_table(arms)}\n",
-            f"{_verdict(arms)}\n",
+            f"{_verdict(arms, start['test_accuracy'])}\n",
         ]
     return "\n".join([*parts, "![Learning curves](results/credit-experiment.png)\n"])
 
@@ -148,12 +148,23 @@ def _table(arms: Arms) -> str:
 
 
 def _difference(found: Estimate | None) -> str:
-    return "" if found is None else f"{found.mean:+.3f} ± {found.half:.3f}"
+    return "" if found is None else _with_half(found, "+.3f")
 
 
-def _verdict(arms: Arms) -> str:
+def _with_half(found: Estimate, form: str = ".3f") -> str:
+    """A mean with half of its interval; one seed has none."""
+    return f"{found.mean:{form}}" + (f" ± {found.half:.3f}" if found.seeds > 1 else "")
+
+
+def _verdict(arms: Arms, before: float) -> str:
     """What was seen, and what could have been seen."""
-    sentences = []
+    learnt = estimate([run["test_accuracy"] - before for run in arms["none"].values()])
+    if not (learnt.told_from_zero and learnt.mean > 0):
+        return (
+            f"GRPO without credit changed accuracy by {_with_half(learnt, '+.3f')}: nothing was learnt that credit could "
+            "have sped up, so these runs say nothing about it."
+        )
+    sentences = [f"GRPO without credit raised accuracy by {_with_half(learnt)}."]
     for arm in arms:
         if (found := paired(arms, arm, "none")) is None:
             continue

@@ -190,9 +190,11 @@ def test_a_sampled_image_token_does_not_stop_the_batch(pinhole, rollouts):
 def test_the_model_is_left_as_it_was(pinhole, rollouts):
     before = {name: value.clone() for name, value in pinhole.model.state_dict().items()}
     pinhole.model.train()
+    pinhole.model.model.visual.eval()  # as of a frozen tower
+    modes = [module.training for module in pinhole.model.modules()]
     try:
         Credit().assign(pinhole, rollouts)
-        assert pinhole.model.training
+        assert [module.training for module in pinhole.model.modules()] == modes
     finally:
         pinhole.model.eval()
     assert pinhole.seam.decoder.config._attn_implementation == "sdpa"
@@ -205,6 +207,7 @@ def test_the_model_is_left_as_it_was(pinhole, rollouts):
         ({"source": "magic"}, "unknown source 'magic'; use one of: vtrace, "),
         ({"rule": "best"}, "unknown rule"),
         ({"tokens_at_once": 0}, "tokens_at_once is 0"),
+        ({"source": "random", "seed": -1}, "seed is -1"),
     ],
 )
 def test_options_are_checked_before_training(options, message):

@@ -68,5 +68,10 @@ def test_metrics_count_what_was_asked_for():
     assert [metrics[f"credit/{name}"] for name in ("assigned", "skipped", "failed")] == [0.25, 0.25, 0.25]
 
 
+def test_rows_whose_numbers_overflowed_are_counted():
+    metrics = CreditTotals.of([neutral_credit(2, "not finite"), neutral_credit(2, "assigned")]).metrics()
+    assert (metrics["credit/not_finite"], metrics["credit/failed"]) == (0.5, 0)
+
+
 def test_metrics_of_no_rows_are_neutral():
     assert CreditTotals.of([]).metrics()["credit/mean_weight"] == 1.0

@@ -32,7 +32,7 @@ Status = Literal[
 class TokenCredit(NamedTuple):
     """Credit of one response."""
 
-    weights: np.ndarray  # one per response token; 1.0 where unassigned, never 0
+    weights: np.ndarray  # one per response token; never 0
     scores: np.ndarray  # one per response token; nan where unassigned
     status: Status
     image_share: float | None = None  # of the answer's image and question scores, where the source knows it
@@ -69,6 +69,8 @@ class Credit:
         check_rule(self.rule, self.share, self.boost)
         if self.tokens_at_once < 1:
             raise InputError(f"tokens_at_once is {self.tokens_at_once}; give at least 1")
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; give 0 or more")
 
     def assign(self, lvlm: Lvlm, rollouts: Sequence[Rollout]) -> list[TokenCredit]:
         """Credit of every rollout, in order. Responses that cannot be credited keep the weight 1.0 and say why."""

@@ -15,14 +15,15 @@ from ..lvlm.model import Lvlm
 
 @contextmanager
 def undisturbed(model: Any) -> Iterator[None]:
-    """Run in evaluation mode, without gradients and without compiled graphs; the model's own mode is restored."""
-    training = model.training
+    """Run in evaluation mode, without gradients and without compiled graphs; the mode of every module is restored."""
+    modes = [(module, module.training) for module in model.modules()]  # a frozen part may be in evaluation mode
     model.eval()
     try:
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             yield
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 def policy_of(model: Any, processor: Any, name: str = "policy") -> Lvlm:
@@ -58,9 +59,8 @@ def unwrapped(model: Any) -> Any:
 
 def _read_once(lvlm: Lvlm) -> None:
     """Instrument a pass over four tokens."""
-    seen: list[int] = []
     embed = lvlm.model.get_input_embeddings()
     with undisturbed(lvlm.model), lvlm.seam.undisturbed():
         embeds = embed(torch.full((1, 4), lvlm.seam.pad_id, device=lvlm.device))
-        with lvlm.seam.capture(lambda layer: seen.append(layer.index)):
+        with lvlm.seam.capture(lambda layer: None):  # fails unless all layers are read
             lvlm.seam.decoder(inputs_embeds=embeds, use_cache=False)

@@ -27,7 +27,6 @@ from .reward import grade_response
 
 SHORT_TASKS = ("where", "at", "row", "exist", "count", "walk1", "colour_read", "shape_read")
 SHORT_BUDGET = 56  # tokens; gold responses to the short tasks have up to 45
-LONG_BUDGET = 120  # for all tasks, whose gold responses have up to 94
 
 
 def shapes_questions(

@@ -45,7 +45,6 @@ class Source:
     about: str
     cost: str  # in forward passes of the batch
     needs_picture: bool = False
-    reads_layers: bool = False
 
 
 def _vtrace(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
@@ -124,13 +123,9 @@ def _uniform(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
 
 
 SOURCES: dict[str, Source] = {
-    "vtrace": Source(_vtrace, "the paper's all-paths attribution of the answer", "1 instrumented", reads_layers=True),
-    "vtrace-ordered": Source(
-        _ordered, "paths in the order of layers; our own variant", "1 instrumented", reads_layers=True
-    ),
-    "attention flow": Source(
-        _attention_flow, "reach of the answer over mean attention (FlowTracer)", "1 instrumented", reads_layers=True
-    ),
+    "vtrace": Source(_vtrace, "the paper's all-paths attribution of the answer", "1 instrumented"),
+    "vtrace-ordered": Source(_ordered, "paths in the order of layers; our own variant", "1 instrumented"),
+    "attention flow": Source(_attention_flow, "reach of the answer over mean attention (FlowTracer)", "1 instrumented"),
     "visual dependence": Source(
         _visual_dependence, "log p of the token with the picture minus without it", "2", needs_picture=True
     ),

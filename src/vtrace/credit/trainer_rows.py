@@ -91,6 +91,7 @@ class CreditTotals(NamedTuple):
     assigned: float
     skipped: float
     failed: float
+    not_finite: float
     rows: float
 
     @classmethod
@@ -108,6 +109,7 @@ class CreditTotals(NamedTuple):
             assigned=counted["assigned"],
             skipped=counted["skipped"],
             failed=counted["failed"],
+            not_finite=counted["not finite"],
             rows=len(found),
         )
 
@@ -120,6 +122,7 @@ class CreditTotals(NamedTuple):
             "credit/assigned": self.assigned / rows,
             "credit/skipped": self.skipped / rows,
             "credit/failed": self.failed / rows,
+            "credit/not_finite": self.not_finite / rows,
         }
         return found | ({"credit/image_share": self.image_share / self.image_shares} if self.image_shares else {})
 

@@ -1,7 +1,8 @@
 """From scores to weights: one factor for the advantage of every sampled token. Pure functions.
 
 A score of nan says that a token is unassigned: the source has nothing to say about it. Its weight is 1.0, which leaves
-the advantage as it is. A score of 0 says that the answer does not rely on the token. No rule gives a weight of 0.
+the advantage as it is; "mean-one" then divides it like all others. A score of 0 says that the answer does not rely on
+the token. No rule gives a weight of 0.
 """
 
 from __future__ import annotations

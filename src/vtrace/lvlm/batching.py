@@ -36,22 +36,36 @@ def join(seam: Seam, parts: Sequence[Arguments]) -> Arguments:
     """One batch from several, right-padded to the longest."""
     if len(parts) == 1:
         return parts[0]
-    lengths = [part["inputs_embeds"].shape[1] for part in parts]
-    joined = {name: _joined(name, [part[name] for part in parts], lengths) for name in parts[0]}
+    shapes = [part["inputs_embeds"].shape[:2] for part in parts]
+    joined = {name: _joined(name, [part[name] for part in parts], shapes) for name in parts[0]}
     extras = [torch.cat(rows) for rows in zip(*(seam.family.extras(part) for part in parts), strict=True)]
     return seam.family.with_extras(joined, extras)
 
 
-def _joined(name: str, values: Sequence[Any], lengths: Sequence[int]) -> Any:
+def _joined(name: str, values: Sequence[Any], shapes: Sequence[torch.Size]) -> Any:
+    """Values of one argument, for parts with these numbers of rows and tokens."""
     if isinstance(values[0], dict):  # a mask for each kind of layer
-        return {key: _joined(key, [value[key] for value in values], lengths) for key in values[0]}
+        return {key: _joined(key, [value[key] for value in values], shapes) for key in values[0]}
+    masks = [value for value in values if isinstance(value, Tensor) and value.ndim == 4]
+    if masks and len(masks) < len(values):  # sequences shorter than a sliding window have none
+        values = [_causal(shape, masks[0]) if v is None else v for v, shape in zip(values, shapes, strict=True)]
     if not isinstance(values[0], Tensor):
         return values[0]
     if values[0].ndim == 1:  # indices of positions
         return max(values, key=len)
+    lengths = [length for _, length in shapes]
     missing = [max(lengths) - length for length in lengths]
     padded = [_padded(name, value, count) for value, count in zip(values, missing, strict=True)]
     return torch.cat(padded, dim=1 if name == "position_ids" and values[0].ndim == 3 else 0)
+
+
+def _causal(shape: torch.Size, like: Tensor) -> Tensor:
+    """The mask that no mask stands for."""
+    rows, length = shape
+    seen = torch.ones(length, length, dtype=torch.bool, device=like.device).tril().expand(rows, 1, -1, -1)
+    if like.dtype == torch.bool:
+        return seen
+    return torch.zeros_like(seen, dtype=like.dtype).masked_fill(~seen, torch.finfo(like.dtype).min)
 
 
 def _padded(name: str, value: Tensor, count: int) -> Tensor:

@@ -140,7 +140,8 @@ def linearised(norm: Any, x: Float[Tensor, "positions width"]) -> LinearisedNorm
     epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))
     weight = norm.forward(torch.ones_like(x[:1])).float()[0] * (1 + epsilon) ** 0.5
     factor = torch.rsqrt(x.float().pow(2).mean(-1) + epsilon)
-    if not torch.allclose(x.float() * factor[:, None] * weight, norm.forward(x).float(), rtol=2e-2, atol=1e-2):
+    rebuilt, given = x.float() * factor[:, None] * weight, norm.forward(x).float()
+    if not torch.allclose(rebuilt, given, rtol=2e-2, atol=1e-2, equal_nan=True):  # overflow is found elsewhere
         raise ModelError(f"{type(norm).__name__} between attention and residual is not an RMS norm; not supported")
     return LinearisedNorm(weight, factor)
 
@@ -148,10 +149,11 @@ def linearised(norm: Any, x: Float[Tensor, "positions width"]) -> LinearisedNorm
 @torch.no_grad()
 def _weight(projection: Any, layer: int, like: Tensor) -> Float[Tensor, "width inputs"]:
     """Weight of an output projection. Packed, offloaded or adapted ones are read by projecting the identity."""
-    weight = projection.weight
-    plain = isinstance(projection, nn.Linear) and weight.is_floating_point() and weight.ndim == 2
-    if plain and not weight.is_meta:
-        return weight.detach()
+    if isinstance(projection, nn.Linear):
+        weight = projection.weight
+        packed = not weight.is_floating_point() or weight.element_size() == 1  # 8-bit floats have scales elsewhere
+        if not packed and weight.ndim == 2 and not weight.is_meta:
+            return weight.detach()
     try:
         units = torch.eye(projection.in_features, device=like.device, dtype=like.dtype)
         return (projection.forward(units) - projection.forward(torch.zeros_like(units[:1]))).T  # without the bias
