@@ -161,8 +161,8 @@ def _verdict(arms: Arms, before: float) -> str:
     learnt = estimate([run["test_accuracy"] - before for run in arms["none"].values()])
     if not (learnt.told_from_zero and learnt.mean > 0):
         return (
-            f"GRPO without credit changed accuracy by {_with_half(learnt, '+.3f')}: nothing was learnt that credit could "
-            "have sped up, so these runs say nothing about it."
+            f"GRPO without credit changed accuracy by {_with_half(learnt, '+.3f')}: nothing was learnt that credit "
+            "could have sped up, so these runs say nothing about it."
         )
     sentences = [f"GRPO without credit raised accuracy by {_with_half(learnt)}."]
     for arm in arms:

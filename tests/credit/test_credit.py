@@ -238,3 +238,17 @@ def test_a_family_that_cannot_be_captured_is_refused_before_training(pinhole):
     config = transformers.MllamaConfig()
     with pytest.raises(ModelError, match="cross-attention"):
         policy_of(SimpleNamespace(config=config), pinhole.processor)
+
+
+def test_a_policy_with_another_kernel_is_read_through_sdpa(pinhole, rollouts):
+    """Trainers load models with kernels that need a GPU, or that give no room for a mask."""
+    text = pinhole.model.config.get_text_config()
+    expected = Credit().assign(pinhole, rollouts)
+    text._attn_implementation = "flash_attention_2"
+    try:
+        found = Credit().assign(pinhole, rollouts)
+        assert text._attn_implementation == "flash_attention_2"
+    finally:
+        text._attn_implementation = "sdpa"
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.scores, other.scores)

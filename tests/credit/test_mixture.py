@@ -17,7 +17,7 @@ from support.dataset_files import image, png, write_parquet
 from support.pages import table_with
 from vtrace.credit import mixture
 from vtrace.credit.gold import gold_from_json
-from vtrace.credit.mixture import convert_mixture, describe_losses
+from vtrace.credit.mixture import convert_mixture, describe_left_out
 from vtrace.credit.mixture_rows import LeftOut
 from vtrace.credit.reward import compute_score, final_answer_reward
 from vtrace.credit.training_rows import mark_pictures, row_schema
@@ -80,7 +80,7 @@ def written(path) -> list[dict]:
 def test_rows_for_trl_are_conversations_with_pictures_and_a_gold(files, out):
     report = convert_mixture(files, "trl", out)
     assert [(source.read, source.kept) for source in report.values()] == [(3, 3), (3, 3)]
-    assert describe_losses(report) == []
+    assert describe_left_out(report) == []
     rows = written(out)
     system, user = rows[0]["prompt"]
     assert system == {"role": "system", "content": [{"type": "text", "text": SYSTEM_PROMPT}]}
@@ -162,7 +162,7 @@ def test_a_bad_row_is_left_out_and_counted(tmp_path, out, reason):
     path = write_parquet(tmp_path / "train.parquet", "mmr1-rl", [good, bad, bad, last])
     report = convert_mixture({"mmr1-rl": [path]}, "trl", out)
     assert report["mmr1-rl"].left_out == {reason: 2}
-    assert describe_losses(report) == [f"mmr1-rl: 2 left out, {reason} (first: mmr1-rl/train/1)"]
+    assert describe_left_out(report) == [f"mmr1-rl: 2 left out, {reason} (first: mmr1-rl/train/1)"]
     assert [row["key"] for row in written(out)] == ["mmr1-rl/train/0", "mmr1-rl/train/3"]
 
 

@@ -116,7 +116,7 @@ def credit_command(
         rows = shown.watch(credited_rows(lvlm, responses, credit, found, report, any_model=bool(model)))
         written = [write_weights(out, rows)] if out else []
         deque(rows, maxlen=0)  # without a file, only to be shown
-    _print_losses(found)
+    _print_left_out(found)
     if png and shown.row:
         written.append(draw_credit(shown.row, png))
     if json:
@@ -169,7 +169,7 @@ def _summary(found: CreditReport) -> str:
     )
 
 
-def _print_losses(found: CreditReport) -> None:
+def _print_left_out(found: CreditReport) -> None:
     lines = found.describe()
     for line in lines[:_REASONS]:
         print(f"vtrace: {line}", file=sys.stderr)

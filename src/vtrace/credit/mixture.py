@@ -23,14 +23,14 @@ from ..errors import InputError, VTraceError, first_line
 from ..system.files import check_writable, write_atomically
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..types import Progress, silent
-from .losses import Losses
+from .left_out import LeftOut
 from .mixture_rows import DamagedFile, MixtureSource, UnusableRow, check_file, stored_rows, training_item
 from .parquet_rows import write_parquet
 from .training_rows import RowFormat, TrainingItem, TrainingRow, row_schema, trl_row, verl_row
 
 
 @dataclass
-class SourceReport(Losses):
+class SourceReport(LeftOut):
     """What became of the rows of one dataset."""
 
     read: int = 0
@@ -81,7 +81,7 @@ def convert_mixture(
     def write(path: Path) -> None:
         write_parquet(path, row_schema(form), rows())
         if not any(source.kept for source in report.values()):
-            raise InputError(f"no row could be used ({'; '.join(describe_losses(report)) or 'the files are empty'})")
+            raise InputError(f"no row could be used ({'; '.join(describe_left_out(report)) or 'the files are empty'})")
 
     write_atomically(out, write)
     return report
@@ -100,7 +100,7 @@ def parquet_files(given: Sequence[Path]) -> list[Path]:
     return found
 
 
-def describe_losses(report: MixtureReport) -> list[str]:
+def describe_left_out(report: MixtureReport) -> list[str]:
     """One line per reason why rows were left out, and per damaged file."""
     lines = []
     for name, source in report.items():
@@ -170,7 +170,7 @@ def main() -> None:
         return
     for name, source in report.items():
         print(f"{name}: {source.kept} of {source.read} rows kept")
-    print("\n".join(describe_losses(report)) or "no row was left out")
+    print("\n".join(describe_left_out(report)) or "no row was left out")
 
 
 if __name__ == "__main__":

@@ -15,13 +15,20 @@ from ..lvlm.model import Lvlm
 
 @contextmanager
 def undisturbed(model: Any) -> Iterator[None]:
-    """Run in evaluation mode, without gradients and without compiled graphs; the mode of every module is restored."""
+    """Run in evaluation mode, without gradients and compiled graphs, with SDPA; everything is restored on exit.
+
+    Masks of some models are made for one kernel before their decoder is called, so the kernel is set for all of it.
+    """
     modes = [(module, module.training) for module in model.modules()]  # a frozen part may be in evaluation mode
+    text = model.config.get_text_config()
+    kernel = text._attn_implementation
     model.eval()
+    text._attn_implementation = "sdpa"
     try:
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             yield
     finally:
+        text._attn_implementation = kernel
         for module, training in modes:
             module.training = training
 

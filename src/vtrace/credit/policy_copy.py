@@ -59,13 +59,13 @@ class PolicyCopy:
         missing = set(own)
         for name, tensor in weights:
             target = names.get(name)
-            if target in own:
+            if target in own and own[target].shape == tensor.shape:
                 own[target].copy_(tensor)
                 missing.discard(target)
         if missing:
             raise ModelError(
-                f"credit cannot follow the policy: {len(missing)} of {len(own)} weights arrive under other names, "
-                f"for example {min(missing)}; use an engine that keeps the names of the checkpoint"
+                f"credit cannot follow the policy: {len(missing)} of {len(own)} weights arrive under other names or "
+                f"shapes, for example {min(missing)}; use an engine that keeps the names of the checkpoint"
             )
 
     @contextmanager

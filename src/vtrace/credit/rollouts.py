@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -86,24 +87,28 @@ def from_tokens(
     prompt, response = tuple(map(int, prompt_ids)), tuple(map(int, response_ids))
     head = torch.tensor([prompt], device=lvlm.device)
     finished = bool(response) and response[-1] in end_tokens(lvlm)
-    answer = answer_tokens(lambda ids: _decode(lvlm, ids), response[:-1] if finished else response)
+    tokenizer = lvlm.processor.tokenizer
+    answer = answer_tokens(partial(_decode, tokenizer), response[:-1] if finished else response)
     return Rollout(
         ids=prompt + response,
         prompt_length=len(prompt),
         inputs={"attention_mask": torch.ones_like(head), **inputs, "input_ids": head},
-        question=_question(lvlm, prompt, texts),
+        question=_question(tokenizer, lvlm.image_token_id, prompt, tuple(texts)),
         answer=tuple(len(prompt) + k for k in answer),
         finished=finished,
     )
 
 
-def _decode(lvlm: Lvlm, ids: Sequence[int]) -> str:
-    return lvlm.processor.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+def _decode(tokenizer: Any, ids: Sequence[int]) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
-def _question(lvlm: Lvlm, prompt_ids: Sequence[int], texts: Sequence[str]) -> tuple[int, ...]:
+@lru_cache(maxsize=256)  # all rollouts of a prompt ask for it
+def _question(
+    tokenizer: Any, image: int | None, prompt_ids: tuple[int, ...], texts: tuple[str, ...]
+) -> tuple[int, ...]:
     """Positions of the user's texts: searched in order, from the end of the one before."""
-    text, offsets = detokenise(lambda part: _decode(lvlm, part), prompt_ids)
+    text, offsets = detokenise(partial(_decode, tokenizer), prompt_ids)
     found: list[int] = []
     after = 0
     for wanted in filter(None, (part.strip() for part in texts)):
@@ -111,7 +116,7 @@ def _question(lvlm: Lvlm, prompt_ids: Sequence[int], texts: Sequence[str]) -> tu
         if start >= 0:
             after = start + len(wanted)
             found += overlapping(offsets, Span(start, after))
-    return tuple(p for p in found if prompt_ids[p] != lvlm.image_token_id)
+    return tuple(p for p in found if prompt_ids[p] != image)
 
 
 class Part(NamedTuple):

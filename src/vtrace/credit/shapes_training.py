@@ -23,6 +23,7 @@ from ..pinhole.accuracy import BATCH, respond
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..types import Gold, Progress, silent
 from .gold import gold_to_json
+from .policy import undisturbed
 from .reward import grade_response
 
 SHORT_TASKS = ("where", "at", "row", "exist", "count", "walk1", "colour_read", "shape_read")
@@ -134,16 +135,14 @@ def greedy_accuracy(
     progress: Progress = silent,
 ) -> list[bool]:
     """Whether the greedy response to each question has the right final answer."""
-    training = model.training
-    model.eval()
     order = sorted(range(len(samples)), key=lambda k: (samples[k].task, len(samples[k].response)))
     right = [False] * len(samples)
     for start in range(0, len(order), batch):
         part = order[start : start + batch]
         chosen = [samples[k] for k in part]
-        responses = respond(model, processor, chosen, [s.image for s in chosen], limit)
+        with undisturbed(model):
+            responses = respond(model, processor, chosen, [s.image for s in chosen], limit)
         for k, response in zip(part, responses, strict=True):
             right[k] = grade_response(response, _gold(samples[k])) == 1
         progress(min(start + batch, len(order)), len(order))
-    model.train(training)
     return right

@@ -110,7 +110,8 @@ def suppress_special_tokens(trainer: Any) -> None:
     else:
         ids = sorted({*chosen, *picture_tokens(model.config)})
     if trainer.use_vllm:
-        trainer.vllm_generation.generation_kwargs.setdefault("bad_words", tokenizer.convert_ids_to_tokens(ids))
+        settings = trainer.vllm_generation.generation_kwargs
+        settings["bad_words"] = [*settings.get("bad_words", ()), *tokenizer.convert_ids_to_tokens(ids)]
     else:
         trainer.generation_kwargs["suppress_tokens"] = ids
         trainer.generation_config.suppress_tokens = ids

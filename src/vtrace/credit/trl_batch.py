@@ -14,14 +14,13 @@ from ..lvlm.model import Lvlm
 from .rollouts import Rollout, from_tokens
 from .trainer_rows import user_texts
 
-_PER_PICTURE = ("image_sizes",)  # not always split by TRL
 _PER_ROW = (
     "pixel_values",
     "image_grid_thw",
     "image_position_ids",
     "pixel_attention_mask",
     "spatial_shapes",
-    *_PER_PICTURE,
+    "image_sizes",
 )
 _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
 
@@ -59,14 +58,14 @@ def _token_inputs(split: Mapping[str, Any], row: int, prompt: Tensor) -> Process
 
 
 def _picture_inputs(split: Mapping[str, Any], row: int) -> ProcessorOutput:
-    """The tensors of one row: TRL splits most of them into a list, and others have one entry per row."""
+    """The tensors of one row: TRL splits most of them into a list; others have one entry per picture, or per row."""
     pictures = split.get("num_images")
     if pictures is not None and not pictures[row]:
         return {}
     found: ProcessorOutput = {}
     for name in _PER_ROW:
         value = split.get(name)
-        if name in _PER_PICTURE and isinstance(value, Tensor) and pictures is not None:
+        if isinstance(value, Tensor) and pictures is not None and len(value) == sum(pictures):
             value = torch.split(value, pictures)
         if isinstance(value, Tensor):
             found[name] = value[row : row + 1]

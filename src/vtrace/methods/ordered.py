@@ -57,6 +57,7 @@ def received_flow(
     own: bool = False,
 ) -> ReceivedFlow:
     """The second level: flow into the target, directly or through earlier response tokens (from `start` on)."""
+    flows = flows.clone()
     if not own:
         predictors = _predictors(start, len(flows))
         flows[predictors, list(range(len(predictors)))] -= 1
