@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class LeftOut:
+class RowsLeftOut:
     """How many rows were left out, and why."""
 
     left_out: dict[str, int] = field(default_factory=dict)  # by reason

@@ -23,14 +23,14 @@ from ..errors import InputError, VTraceError, first_line
 from ..system.files import check_writable, write_atomically
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..types import Progress, silent
-from .left_out import LeftOut
+from .left_out import RowsLeftOut
 from .mixture_rows import DamagedFile, MixtureSource, UnusableRow, check_file, stored_rows, training_item
 from .parquet_rows import write_parquet
 from .training_rows import RowFormat, TrainingItem, TrainingRow, row_schema, trl_row, verl_row
 
 
 @dataclass
-class SourceReport(LeftOut):
+class SourceReport(RowsLeftOut):
     """What became of the rows of one dataset."""
 
     read: int = 0

@@ -13,7 +13,7 @@ from ..errors import InputError, VTraceError, running
 from ..lvlm.model import Lvlm
 from ..types import Progress, Trace, silent
 from .credit import Credit, TokenCredit
-from .left_out import LeftOut
+from .left_out import RowsLeftOut
 from .rollouts import Rollout, from_trace
 from .stored_responses import StoredResponse
 
@@ -41,7 +41,7 @@ class WeightRow(TypedDict):
 
 
 @dataclass
-class CreditReport(LeftOut):
+class CreditReport(RowsLeftOut):
     """What became of the responses."""
 
     statuses: Counter[str] = field(default_factory=Counter)  # of the written rows
