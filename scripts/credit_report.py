@@ -16,7 +16,9 @@ from vtrace.faithfulness.statistics import Summary
 from vtrace.studies.point_plots import MeanPoint, PlotPanel, draw_panels
 from vtrace.system.files import write_atomically
 
-BEGIN, END = "<!-- experiment: written by scripts/credit_experiment.py report -->", "<!-- end of experiment -->"
+# The tables stand between these lines of the page.
+BEGIN = "The rest of this section is written by `python scripts/credit_experiment.py report`."
+END = "## What credit can and cannot do"
 # Quantiles of Student's t for 1 to 19 degrees of freedom: 97.5 % for intervals, 80 % for power.
 T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
         2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)  # fmt: skip
@@ -64,7 +66,10 @@ def write_report(folder: Path, docs: Path) -> bool:
     if not found or END not in rest:
         raise InputError(f"{page} has no place for the experiment: {BEGIN} … {END}")
     text = f"{before}{BEGIN}\n\n{section(runs)}\n{END}{rest.partition(END)[2]}"
-    write_atomically(docs / "results" / "credit-experiment.png", lambda path: draw(runs).savefig(path, format="png"))
+    write_atomically(
+        docs / "results" / "credit-experiment.png",
+        lambda path: draw(runs).savefig(path, format="png", bbox_inches="tight"),
+    )
     kept = {
         f"{block.start}, temperature {block.temperature}": {
             arm: {seed: _short(run) for seed, run in sorted(seeds.items())} for arm, seeds in arms.items()
@@ -141,9 +146,7 @@ def _table(arms: Arms) -> str:
         weight = np.mean([step.get("credit/mean_weight", 1.0) for step in steps])
         idle = np.mean([step["frac_reward_zero_std"] for step in steps])
         against = " | ".join(_difference(paired(arms, arm, other)) for other in ("none", "random"))
-        lines.append(
-            f"| {arm} | {own.seeds} | {own.mean:.3f} ± {own.half:.3f} | {against} | {weight:.2f} | {idle:.0%} |"
-        )
+        lines.append(f"| {arm} | {own.seeds} | {_with_half(own)} | {against} | {weight:.2f} | {idle:.0%} |")
     return "\n".join(lines)
 
 
@@ -183,13 +186,19 @@ def draw(runs: Runs) -> Any:
     panels, means = {}, {}
     for block, arms in runs.blocks.items():
         title = f"{block.start} start, temperature {block.temperature}"
-        panels[title] = PlotPanel("step", "accuracy on held-out questions")
+        some = next(iter(next(iter(arms.values())).values()))
+        places = [point["step"] for point in some["dev"]]
+        panels[title] = PlotPanel("step", "accuracy on held-out questions", ticks={x: f"{x:.0f}" for x in places})
         for arm, seeds in arms.items():
             curves = np.array([[point["accuracy"] for point in run["dev"]] for run in seeds.values()])
-            places = [point["step"] for point in next(iter(seeds.values()))["dev"]]
             found = [estimate(column) for column in curves.T]
             means[title, arm] = [
-                MeanPoint(x, Summary(e.mean, e.mean - min(e.half, 1), e.mean + min(e.half, 1)))
+                MeanPoint(x, Summary(e.mean, e.mean - _shown(e), e.mean + _shown(e)))
                 for x, e in zip(places, found, strict=True)
             ]
     return draw_panels(panels, means)
+
+
+def _shown(found: Estimate) -> float:
+    """Half of the interval; a single seed is drawn without one."""
+    return found.half if found.seeds > 1 else 0.0
