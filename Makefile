@@ -9,9 +9,10 @@ demo: .venv/installed
 	$(BIN)/vtrace explain --target answer --html out/report.html --png out/figure.png --json out/attribution.json
 	@echo "Open out/report.html in a browser: the picture, the words, and what the answer relied on."
 
-# Small batches are faster on one thread than on several.
+# From both starts of the experiment. Small batches are faster on one thread than on several.
 credit-demo: .venv/installed-trl
-	OMP_NUM_THREADS=1 $(BIN)/python scripts/credit_demo.py
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/credit_demo.py --start half-trained
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/credit_demo.py --start noisy
 
 # One process per core, one thread each: on a CPU that is faster than several threads in one process.
 PYTEST := $(BIN)/python -m pytest
