@@ -60,10 +60,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--model", default="pinhole-half")
     parser.add_argument("--credit", default="vtrace", choices=[*SOURCES, "none"], help="source of credit")
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--prompts", type=int, default=4, help="per step")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--prompts", type=int, default=16, help="per step")
     parser.add_argument("--rollouts", type=int, default=8, help="per prompt")
-    parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--learning-rate", type=float, default=3e-5)
     parser.add_argument("--questions", type=int, default=200, help="held-out questions")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -82,6 +82,7 @@ def main() -> None:
     freeze_vision(lvlm.model)
     with tempfile.TemporaryDirectory() as folder:
         settings = dict(max_steps=options.steps, learning_rate=options.learning_rate, seed=options.seed)
+        settings |= dict(temperature=0.7, top_p=0.95)  # the paper's
         trainer = CreditGRPOTrainer(
             lvlm.model,
             reward_funcs=final_answer_reward,
