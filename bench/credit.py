@@ -153,7 +153,7 @@ def main() -> None:
     large = hundred_million()
     batches = [
         Batch(pinhole, sampled(pinhole, prompts=4, each=8), tokens_at_once=8192),
-        Batch(large, invented(large, prompts=2, each=4, tokens=1024), tokens_at_once=4096),
+        Batch(large, invented(large, prompts=2, each=2, tokens=1024), tokens_at_once=4096),
     ]
     rows = [measure(batch, args.repeats, CLOCKS[args.clock]) for batch in batches]
     if args.json:
