@@ -2,8 +2,8 @@
 
 Prints accuracy on held-out questions before and after: greedy answers to the same questions, about layouts that
 training never shows. One short run says that training works, not that credit helps: see docs/credit.md for that.
-What the half-trained model has not learnt yet, a few minutes of rewards hardly teach it. `--start noisy` begins with the
-trained model and noise on its weights, from which GRPO recovers within a few steps.
+What the half-trained model has not learnt yet, a few minutes of rewards hardly teach it. `--start noisy` begins with
+the trained model and noise on its weights, from which GRPO recovers within a few steps.
 """
 
 from __future__ import annotations
