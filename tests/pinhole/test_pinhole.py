@@ -247,9 +247,9 @@ def test_an_interrupted_training_run_resumes_with_the_same_result(tmp_path, monk
             return {}
 
         folder.mkdir(exist_ok=True)
-        run_stage(stages[0], seer, folder, every)
+        run_stage(stages[0], seer, folder, 3, every)
         whole = Reasoner(model, seer, Packer(recipe, tokenizer, 2), stages[1])
-        run_stage(stages[1], whole, folder, lambda step: {})
+        run_stage(stages[1], whole, folder, 3, lambda step: {})
         return torch.cat([p.detach().flatten() for p in whole.parameters()])
 
     whole = run(tmp_path / "whole")

@@ -49,7 +49,7 @@ def shaded_tokens(row: WeightRow) -> list[ShadedToken]:
     """Scores relative to the highest. Rules that choose tokens raise some; the proportional rule raises by degrees,
     which the colour shows."""
     highest = max((score for score in row["scores"] if score is not None), default=0.0)
-    floor = min(row["weights"], default=1.0) if row["rule"] != "proportional" else float("inf")
+    floor = 1.0 if row["rule"] != "proportional" else float("inf")
     return [
         ShadedToken(text, None if score is None else max(score, 0.0) / highest if highest > 0 else 0.0, weight > floor)
         for text, score, weight in zip(row["tokens"], row["scores"], row["weights"], strict=True)
