@@ -29,6 +29,9 @@ T80 = (1.376, 1.061, 0.978, 0.941, 0.920, 0.906, 0.896, 0.889, 0.883, 0.879,
 Arms = Mapping[str, Mapping[int, dict[str, Any]]]  # runs by arm and seed
 
 
+FEWEST = 3  # seeds from which arms are compared in words
+
+
 class Block(NamedTuple):
     """What runs have in common that are compared with each other."""
 
@@ -162,24 +165,31 @@ def _with_half(found: Estimate, form: str = ".3f") -> str:
 def _verdict(arms: Arms, before: float) -> str:
     """What was seen, and what could have been seen."""
     learnt = estimate([run["test_accuracy"] - before for run in arms["none"].values()])
+    change = _with_half(learnt, "+.3f")
+    if learnt.seeds < FEWEST:
+        return f"GRPO without credit changed accuracy by {change}. Too few seeds to compare arms."
     if not (learnt.told_from_zero and learnt.mean > 0):
         return (
-            f"GRPO without credit changed accuracy by {_with_half(learnt, '+.3f')}: nothing was learnt that credit "
-            "could have sped up, so these runs say nothing about it."
+            f"GRPO without credit changed accuracy by {change}: nothing was learnt that credit could have sped up, so "
+            "these runs say nothing about it."
         )
-    sentences = [f"GRPO without credit raised accuracy by {_with_half(learnt)}."]
+    sentences = [f"GRPO without credit changed accuracy by {change}."]
+    few = [f"`{arm}`" for arm, seeds in arms.items() if len(seeds) < FEWEST]
     for arm in arms:
-        if (found := paired(arms, arm, "none")) is None:
-            continue
-        if found.told_from_zero:
-            seen = f"is {'above' if found.mean > 0 else 'below'} no credit by {abs(found.mean):.3f}"
-        else:
-            seen = "cannot be told from no credit"
-        sentences.append(f"`{arm}` {seen} ({found.seeds} seeds; an effect of {found.detectable:.3f} would be seen).")
-    if (found := paired(arms, "vtrace", "random")) is not None:
-        level = "cannot be told from" if not found.told_from_zero else "is above" if found.mean > 0 else "is below"
-        sentences.append(f"`vtrace` {level} random tokens.")
-    return " ".join(sentences)
+        found = paired(arms, arm, "none")
+        if found is not None and found.seeds >= FEWEST:
+            sentences.append(
+                f"`{arm}` {_compared(found)} no credit ({found.seeds} seeds; {found.detectable:.3f} would be seen)."
+            )
+    if (found := paired(arms, "vtrace", "random")) is not None and found.seeds >= FEWEST:
+        sentences.append(f"`vtrace` {_compared(found)} random tokens ({found.detectable:.3f} would be seen).")
+    return " ".join([*sentences, *([f"Too few seeds to judge {', '.join(few)}."] if few else [])])
+
+
+def _compared(found: Estimate) -> str:
+    if not found.told_from_zero:
+        return "cannot be told from"
+    return f"is {abs(found.mean):.3f} {'above' if found.mean > 0 else 'below'}"
 
 
 def draw(runs: Runs) -> Any:
