@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from unittest import mock
+
 import torch
 
 
@@ -71,7 +74,73 @@ def literal_states(lvlm, encode):
         weights.append(a)
         x_attn.append(pre + out)
         Wo.append([weight[:, h * size : (h + 1) * size].T for h in range(heads)])
-    return V, weights, x_attn, x_pre, Wo
+    return (V, weights, x_attn, x_pre, Wo), None
+
+
+@torch.no_grad()
+def hybrid_states(lvlm, encode):
+    """The same for decoders with recurrent and gated layers, and the gates: the rule's weights are found by running
+    the slow, literal rule of the modelling file with unit values."""
+    decoder = lvlm.seam.decoder
+    modelling = sys.modules[type(decoder).__module__]
+    chunked, literal = (getattr(modelling, f"torch_{name}_gated_delta_rule") for name in ("chunk", "recurrent"))
+    calls, x_pre, x_attn, handles, values, gates = [], [], [], [], {}, {}
+
+    def rule(query, key, value, **options):
+        calls.append((query, key, value, options))
+        return chunked(query, key, value, **options)
+
+    for number, layer in enumerate(decoder.layers):
+        handles += [
+            layer.input_layernorm.register_forward_pre_hook(lambda m, a: x_pre.append(a[0][0].clone())),
+            layer.post_attention_layernorm.register_forward_pre_hook(lambda m, a: x_attn.append(a[0][0].clone())),
+        ]
+        if hasattr(layer, "linear_attn"):
+
+            def divide(norm, args, out, number=number):
+                x, z = (arg.view(len(x_pre[0]), -1, arg.shape[-1]) for arg in args)
+                size = (x.pow(2).mean(-1, keepdim=True) + _epsilon(norm)).sqrt()
+                gates[number] = norm.weight * torch.nn.functional.silu(z) / size
+
+            handles.append(layer.linear_attn.norm.register_forward_hook(divide))
+            continue
+        heads, size = decoder.config.num_attention_heads, decoder.config.head_dim
+
+        def split(m, args, out, number=number, heads=heads, size=size):
+            gates[number] = out[0].view(-1, heads, 2 * size)[..., size:].sigmoid()
+
+        def keep(m, args, out, number=number, heads=heads, size=size):
+            v = out[0].view(len(out[0]), -1, size)
+            values[number] = v.repeat_interleave(heads // v.shape[1], dim=1)
+
+        handles += [
+            layer.self_attn.q_proj.register_forward_hook(split),
+            layer.self_attn.v_proj.register_forward_hook(keep),
+        ]
+    before = decoder.config._attn_implementation
+    decoder.config._attn_implementation = "eager"
+    try:
+        with mock.patch.object(modelling, chunked.__name__, rule):
+            attentions = iter(decoder(**encode(), output_attentions=True).attentions)
+    finally:
+        decoder.config._attn_implementation = before
+        for handle in handles:
+            handle.remove()
+    V, weights, Wo, rules = [], [], [], iter(calls)
+    for number, layer in enumerate(decoder.layers):
+        if hasattr(layer, "linear_attn"):
+            query, key, value, options = next(rules)
+            T, heads = value.shape[1:3]
+            units = torch.eye(T)[None, :, None].expand(1, T, heads, T)
+            V.append(value[0])
+            weights.append(literal(query, key, units, **options)[0][0].transpose(0, 1))
+            projection, size = layer.linear_attn.out_proj, value.shape[-1]
+        else:
+            V.append(values[number])
+            weights.append(next(attentions)[0])
+            projection, size = layer.self_attn.o_proj, decoder.config.head_dim
+        Wo.append([part.T for part in projection.weight.detach().split(size, dim=1)])
+    return (V, weights, x_attn, x_pre, Wo), [gates[number] for number in range(len(decoder.layers))]
 
 
 def _epsilon(norm):

@@ -13,6 +13,7 @@ import transformers
 from transformers.utils import is_torchvision_available
 
 from support.family_parts import IMAGE, ids, template, text_config, tokenizer, vision_config
+from support.hybrid_families import qwen3_5, qwen3_5_moe
 from support.qwen_families import glm4v, glm4v_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe
 from vtrace.lvlm.processor import image_only, pillow_image_processor
 
@@ -265,6 +266,8 @@ BUILDERS = {
         pixtral,
         glm4v,
         glm4v_moe,
+        qwen3_5,
+        qwen3_5_moe,
     )
 }
 

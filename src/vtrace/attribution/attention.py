@@ -25,12 +25,18 @@ class AttentionBlock(NamedTuple):
 def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
     """Yield the attention weights of a layer, some or all receivers, block by block.
 
+    A layer without softmax has mixing weights instead, which can be negative and need not sum to one.
     The weights are in a buffer that the next block overwrites.
     """
     heads, length, _ = layer.query.shape
     wanted = slice(0, length) if receivers is None else receivers
     count = wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
     step = min(count, max(16, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
+    if layer.mixing is not None:
+        read = layer.mixing.reader()
+        for block in _split(wanted, step):
+            yield AttentionBlock(block, read(_positions(block, layer.query.device)))
+        return
     scratch = Scratch()
     query, key_t = layer.query.float() * layer.scaling, layer.key.float().mT
     for block in _split(wanted, step):
@@ -55,6 +61,10 @@ def _hide(
         weights.masked_fill_(~mask[block], float("-inf"))
     else:
         weights += mask[block]
+
+
+def _positions(block: ReceiverSet, device: torch.device) -> Int[Tensor, " receivers"]:
+    return torch.arange(block.start, block.stop, device=device) if isinstance(block, slice) else block
 
 
 def _first(block: ReceiverSet) -> int:

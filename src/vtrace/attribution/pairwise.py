@@ -65,10 +65,11 @@ def edge_rows(
     `value` are the layer's values, centred or not; `direction` is what each receiver's writes are projected on. A
     block is valid until the next one is asked for.
     """
-    heads, length, size = layer.query.shape
+    heads, length, size = layer.heads, len(layer.update), layer.size
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
     wanted = receivers or slice(0, length)
     reading = (direction[wanted] @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
+    reading = reading if layer.gate is None else reading * layer.gate[wanted].transpose(0, 1)
     value_t, scratch = value.mT, Scratch()
     for rows, weights in attention_rows(layer, wanted):
         assert isinstance(rows, slice)

@@ -37,6 +37,8 @@ _NEEDING_TORCHVISION = {  # by model type
     "qwen2_5_vl": _Parts("Qwen2_5_VLProcessor", "qwen2_vl", "Qwen2VL"),
     "qwen3_vl": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
     "qwen3_vl_moe": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_5": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_5_moe": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
     "glm4v": _Parts("Glm4vProcessor", "glm4v", "Glm4v"),
     "glm4v_moe": _Parts("Glm4vProcessor", "glm4v", "Glm4v"),
     "internvl": _Parts("InternVLProcessor", "got_ocr2", "GotOcr2"),

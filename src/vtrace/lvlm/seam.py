@@ -21,6 +21,7 @@ from ..types import predictor
 from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
 from .layer import BatchConsumer, Consumer
+from .mixer import is_hybrid, mixer_of
 
 BATCH_TOKENS = 1024  # as many sequences as fit are decoded together, at least one
 
@@ -57,6 +58,11 @@ class Seam:
     @property
     def decoder(self) -> Any:
         return self.family.decoder(self.model)
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether some layers mix positions without softmax, or gate what they have mixed."""
+        return any(is_hybrid(mixer_of(layer)) for layer in self.decoder.layers)
 
     @torch.no_grad()
     def encode(self, inputs: ProcessorOutput) -> Arguments:

@@ -15,6 +15,7 @@ Arguments = dict[str, Any]  # keyword arguments of a text decoder, as its model 
 ProcessorOutput = dict[str, Any]  # tensors by name, as the processor returns them
 ModelConfig: TypeAlias = PretrainedConfig  # of a checkpoint, as transformers reads it
 TESTED = "tested on randomly initialised checkpoints"  # a status that most families share
+CONVOLVED = "in its recurrent layers, what is credited to a token may stem from up to three tokens before it"
 
 
 class Size(NamedTuple):

@@ -1,4 +1,4 @@
-"""Qwen2-VL to Qwen3-VL and GLM-V: merged patches row-major over the resized picture, positions with several axes."""
+"""Qwen2-VL to Qwen3.5 and GLM-V: merged patches row-major over the resized picture, positions with several axes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from transformers import ProcessorMixin
 
-from .family import TESTED, Arguments, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
+from .family import CONVOLVED, TESTED, Arguments, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
 
 
 def _cells(
@@ -45,6 +45,14 @@ QWEN3_VL = Family(
     extras=_deepstack,
     with_extras=_with_deepstack,
     extra_rows=_deepstack_rows,
+    patch_embed=lambda model: model.model.visual.patch_embed,
+)
+QWEN3_5 = Family(
+    name="Qwen3.5",
+    model_types=("qwen3_5", "qwen3_5_moe"),
+    status=f"{TESTED}; {CONVOLVED}",
+    cells=_cells,
+    pixel_mask=_pixel_mask,
     patch_embed=lambda model: model.model.visual.patch_embed,
 )
 QWEN2_VL = Family(

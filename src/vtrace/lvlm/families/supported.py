@@ -12,14 +12,14 @@ from .internvl import INTERNVL
 from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
 from .paligemma import PALIGEMMA
 from .pixtral import PIXTRAL
-from .qwen_vl import GLM_V, QWEN2_VL, QWEN3_VL
-from .text import TEXT
+from .qwen_vl import GLM_V, QWEN2_VL, QWEN3_5, QWEN3_VL
+from .text import TEXT_FAMILIES
 
 FAMILIES = (
-    QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PALIGEMMA, PIXTRAL, GLM_V, TEXT,
+    QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PALIGEMMA, PIXTRAL,
+    GLM_V, *TEXT_FAMILIES,
 )  # fmt: skip
 _CROSS = "pictures enter through cross-attention and have no positions in the sequence that could be scored"
-_LINEAR = "some of its layers have no attention weights, so what they move between positions cannot be traced"
 _CAPPED = "its attention logits are soft-capped, so the softmax we recompute would differ from the model's"
 _RESAMPLED = "its image tokens are queries over the whole picture, so no token corresponds to one place"
 REFUSED: dict[str, str] = {  # reasons by model type
@@ -28,9 +28,6 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "gemma2": _CAPPED,
     "gpt_oss": "its attention has sinks: weights assigned to no position, which the method does not account for",
     "paligemma": f"PaliGemma 2 contains Gemma 2: {_CAPPED}",
-    "qwen3_next": _LINEAR,
-    "qwen3_5": _LINEAR,
-    "qwen3_5_moe": _LINEAR,
     "blip-2": _RESAMPLED,
     "instructblip": _RESAMPLED,
     "idefics2": _RESAMPLED,
@@ -38,7 +35,7 @@ REFUSED: dict[str, str] = {  # reasons by model type
 
 
 def has_pictures(family: Family) -> bool:
-    return family is not TEXT
+    return family not in TEXT_FAMILIES
 
 
 def family_of(config: ModelConfig, name: str) -> Family:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 from transformers import ProcessorMixin
 
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size
+from .family import CONVOLVED, TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size
 
 
 def _cells(
@@ -28,3 +29,10 @@ TEXT = Family(
     cells=_cells,
     pixel_mask=_pixel_mask,
 )
+HYBRID_TEXT = replace(
+    TEXT,
+    name="hybrid text-only decoders",
+    model_types=("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"),
+    status=f"{TESTED}; prompt words only, without calibration; {CONVOLVED}",
+)
+TEXT_FAMILIES = (TEXT, HYBRID_TEXT)
