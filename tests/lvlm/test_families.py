@@ -12,7 +12,7 @@ from PIL import Image
 
 import vtrace
 from oracles import algorithm
-from oracles.states import hybrid_states, literal_states
+from oracles.states import literal_states
 from support import families
 from support.comparing import check_likelihoods, maps_of
 from vtrace.attribution.requirements import examine
@@ -193,8 +193,7 @@ def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
 
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
     fast = TraceSession.open(lvlm, trace, keep_layers=False).pairwise()
-    read = hybrid_states if lvlm.seam.hybrid else literal_states
-    states, gates = read(lvlm, lambda: encode_trace(lvlm, trace))
+    states, gates = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
     slow = algorithm.pairwise(*states, trace.positions("image"), trace.positions("question"), gates=gates)
     torch.testing.assert_close(fast, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))
 

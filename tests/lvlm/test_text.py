@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import vtrace
 from oracles import algorithm
-from oracles.states import hybrid_states, literal_states
+from oracles.states import literal_states
 from support import families, family_parts, hybrid_families
 from support.comparing import check_likelihoods
 from vtrace.benchmarks.benchmark import Benchmark
@@ -35,6 +35,12 @@ OWN = {
     ),
     "qwen3_moe": family_parts.MOE,
     "mistral": dict(sliding_window=16),
+    "lfm2": hybrid_families.CONVOLUTIONS,
+    "lfm2_moe": hybrid_families.CONVOLUTIONS | family_parts.MOE | dict(num_dense_layers=1),
+    "gemma2": dict(
+        sliding_window=16, query_pre_attn_scalar=16, attn_logit_softcapping=2.0, final_logit_softcapping=5.0
+    ),
+    "gpt_oss": dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=16),
     "qwen3_next": hybrid_families.DELTA | family_parts.MOE | dict(shared_expert_intermediate_size=32),
     "qwen3_5_text": hybrid_families.DELTA,
     "qwen3_5_moe_text": hybrid_families.DELTA | family_parts.MOE | dict(shared_expert_intermediate_size=32),
@@ -86,8 +92,7 @@ def test_the_seam_gives_the_models_own_likelihoods(lvlm, trace):
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
     session = TraceSession.open(lvlm, trace)
     fast = session.pairwise()
-    read = hybrid_states if lvlm.seam.hybrid else literal_states
-    states, gates = read(lvlm, lambda: encode_trace(lvlm, trace))
+    states, gates = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
     slow = algorithm.pairwise(*states, [], trace.positions("question"), centre=False, gates=gates)
     plain = session.pairwise(centring=False)
     torch.testing.assert_close(plain, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))

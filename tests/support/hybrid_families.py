@@ -16,6 +16,7 @@ DELTA = dict(
         rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5
     ),
 )
+CONVOLUTIONS = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3)
 _VISION = {name: value for name, value in QWEN3_VISION.items() if name != "deepstack_visual_indexes"}
 
 

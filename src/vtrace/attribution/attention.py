@@ -42,8 +42,12 @@ def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterat
     for block in _split(wanted, step):
         seen = _last(block) + 1 if layer.mask is None else length
         weights = grouped(query[:, block], key_t[..., :seen], scratch)
+        if layer.cap is not None:
+            weights.div_(layer.cap).tanh_().mul_(layer.cap)
         _hide(weights, block, layer.mask)
-        yield AttentionBlock(block, torch.softmax(weights, dim=-1, out=weights))
+        kept = None if layer.sink is None else torch.sigmoid(weights.logsumexp(-1) - layer.sink[:, None].float())
+        torch.softmax(weights, dim=-1, out=weights)
+        yield AttentionBlock(block, weights if kept is None else weights.mul_(kept[..., None]))
 
 
 def _hide(

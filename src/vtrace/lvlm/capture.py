@@ -7,6 +7,7 @@ hybrid decoders that mix positions without attention are read in `hybrid.py`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -134,6 +135,8 @@ class _Recorder:
                 None if gain is None else gain[row, own],
                 gate=None if call.gate is None else call.gate[row, own],
                 mixing=None if call.mixing is None else call.mixing(row, length),
+                cap=call.cap,
+                sink=call.sink,
             )
 
         self.consumer([layer_of(row, length) for row, length in enumerate(self.lengths or [update.shape[1]])])
@@ -179,6 +182,7 @@ def _weight(projection: Any, layer: int, like: Tensor) -> Float[Tensor, "width i
 
 
 _NAME = "vtrace_capture"
+_RECEIVERS = 256  # at a time
 _ACTIVE: ContextVar[_Recorder] = ContextVar("vtrace_recorder")
 
 
@@ -191,19 +195,40 @@ def _attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """SDPA that also records its inputs. Kernels whose weights are not a plain softmax are refused."""
-    for feature, words in (("softcap", "logit soft-capping"), ("s_aux", "attention sinks")):
-        if kwargs.get(feature) is not None:
-            raise ModelError(f"this model uses {words}, which would make the attribution wrong; it is not supported")
+    """SDPA that also records its inputs. Soft-capping and sinks, which SDPA lacks, are left to the model's own code."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     seen = attention_mask
     if seen is None and not kwargs.get("is_causal", getattr(module, "is_causal", True)):
         seen = torch.ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-    output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    cap, sink = kwargs.get("softcap"), kwargs.get("s_aux")
+    if cap is None and sink is None:
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    else:
+        output = _eager(module, query, key, value, seen, scale, **kwargs)
     recorder = _ACTIVE.get()
     gate, last = recorder.take_gate(query.shape[1]), output[0, -1].flatten()
-    recorder.start(MixerCall(query, key, value, last, scale, seen, gate))
+    sink = None if sink is None else sink.detach()
+    recorder.start(MixerCall(query, key, value, last, scale, seen, gate, cap=cap, sink=sink))
     return output, None
+
+
+def _eager(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, scale: float, **kwargs: Any
+) -> Tensor:
+    """The eager attention of the model's own file, for a few receivers at a time, so that no whole map is kept."""
+    own = sys.modules[type(module).__module__].eager_attention_forward
+    length, parts = query.shape[2], []
+    for start in range(0, length, _RECEIVERS):
+        rows = slice(start, min(start + _RECEIVERS, length))
+        if seen is None:
+            positions = torch.arange(length, device=query.device)
+            mask = (positions <= positions[rows, None])[None, None]
+        else:
+            mask = seen[:, :, rows]
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+        parts.append(own(module, query[:, :, rows], key, value, mask, scaling=scale, **kwargs)[0])
+    return torch.cat(parts, dim=1)
 
 
 AttentionInterface.register(_NAME, _attention)

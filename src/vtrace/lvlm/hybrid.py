@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .delta_rule import GatedDeltaRule, normalised
 from .layer import RowReader
-from .mixer import Mixer, MixerCall, check_equal
+from .mixer import Mixer, MixerCall, check_equal, convolution, is_recurrent
 
 Start = Callable[[MixerCall], None]  # receives each call of a layer
 _GLOBAL, _ATTRIBUTE = "torch_chunk_gated_delta_rule", "chunk_gated_delta_rule"
@@ -29,14 +29,15 @@ _GLOBAL, _ATTRIBUTE = "torch_chunk_gated_delta_rule", "chunk_gated_delta_rule"
 def watched_mixers(mixers: Sequence[Mixer], start: Start) -> Iterator[None]:
     """While open, layers without softmax pass their calls to `start`."""
     with ExitStack() as stack:
-        delta = [mixer.module for mixer in mixers if hasattr(mixer.module, "A_log")]
+        delta = [mixer.module for mixer in mixers if is_recurrent(mixer)]
         watch = _DeltaWatch(start)
         for module in delta:
             stack.callback(module.norm.register_forward_hook(watch.normalise).remove)
         for owner, name in {(id(o), n): (o, n) for o, n in map(_rule_of, delta)}.values():
             stack.enter_context(_replaced(owner, name, watch.rule))
-        for module in (mixer.module for mixer in mixers if isinstance(getattr(mixer.module, "conv", None), nn.Conv1d)):
-            stack.callback(module.in_proj.register_forward_hook(partial(_convolve, module, start)).remove)
+        for mixer in mixers:
+            if (conv := convolution(mixer)) is not None:
+                stack.callback(mixer.module.in_proj.register_forward_hook(partial(_convolve, conv, start)).remove)
         yield
 
 
@@ -125,22 +126,22 @@ class Shifts:
         return (receivers[None, :, None] - sources == back).float()
 
 
-def _convolve(module: Any, start: Start, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+def _convolve(conv: nn.Conv1d, start: Start, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
     """y_j = C_j ⊙ Σ_t w_t ⊙ (B x)_{j-t}: one head for each tap, which all share values and projection."""
     before, gate, x = output.chunk(3, dim=-1)
     value = before * x
-    taps = module.conv.weight.detach()[:, 0].flip(-1).T  # of the position itself, of the one before, …
+    taps = conv.weight.detach()[:, 0].flip(-1).T  # of the position itself, of the one before, …
     count = len(taps)
     recent = value[0, -count:].flip(0).float()
     last = (recent * taps[: len(recent)].float()).sum(0)
-    if module.conv.bias is not None:  # belongs to no source
-        last = last + module.conv.bias
-    heads = value[:, None].expand(-1, count, -1, -1)
+    if conv.bias is not None:  # belongs to no source
+        last = last + conv.bias
+    shared = value[:, None]
     start(
         MixerCall(
-            heads,
-            heads,
-            value[:, None],
+            shared.expand(-1, count, -1, -1),
+            shared,
+            shared,
             last,
             gate=gate[:, :, None].expand(-1, -1, count, -1),
             mixing=lambda row, length: Shifts(count, value.device),

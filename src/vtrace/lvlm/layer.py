@@ -39,6 +39,8 @@ class Layer:
         None  # what multiplies a receiver's heads before the projection
     )
     mixing: Mixing | None = None  # of a layer without softmax
+    cap: float | None = None  # logits x are soft-capped to cap · tanh(x / cap) before the softmax
+    sink: Float[Tensor, " heads"] | None = None  # logit of one more column of the softmax, which belongs to no position
 
     @property
     def heads(self) -> int:

@@ -7,12 +7,18 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import ModelError
 from .layer import Mixing
 
-_PLACES = (("self_attn", "o_proj"), ("linear_attn", "out_proj"), ("conv", "out_proj"))  # in order of preference
+_PLACES = (  # in order of preference
+    ("self_attn", "o_proj"),
+    ("self_attn", "out_proj"),
+    ("self_attn", "dense"),
+    ("linear_attn", "out_proj"),
+    ("conv", "out_proj"),
+)
 _TOLERANCE = 2e-2  # of a check that has to hold in half precision
 
 
@@ -39,8 +45,19 @@ def gated_query(mixer: Mixer) -> Any:
     return query if wide else None
 
 
+def is_recurrent(mixer: Mixer) -> bool:
+    """Whether it is the gated delta rule, which decays a state."""
+    return hasattr(mixer.module, "A_log")
+
+
+def convolution(mixer: Mixer) -> nn.Conv1d | None:
+    """The convolution that mixes positions, if that is all that does."""
+    found = None if is_recurrent(mixer) else getattr(mixer.module, "conv", None)
+    return found if isinstance(found, nn.Conv1d) else None
+
+
 def is_hybrid(mixer: Mixer) -> bool:
-    return not hasattr(mixer.module, "q_proj") or gated_query(mixer) is not None
+    return is_recurrent(mixer) or convolution(mixer) is not None or gated_query(mixer) is not None
 
 
 class MixerCall(NamedTuple):
@@ -54,6 +71,8 @@ class MixerCall(NamedTuple):
     mask: Tensor | None = None  # 1 or batch,1,positions,positions; None for causal
     gate: Float[Tensor, "batch positions heads size"] | None = None
     mixing: Callable[[int, int], Mixing] | None = None  # of a sequence of this length, for layers without softmax
+    cap: float | None = None  # of soft-capped logits
+    sink: Float[Tensor, " heads"] | None = None
     taps: Float[Tensor, "heads size"] | None = None  # what multiplies the projection of each head, for convolutions
 
     def mask_of(self, row: int, own: slice) -> Tensor | None:

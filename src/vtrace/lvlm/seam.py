@@ -134,6 +134,7 @@ class Seam:
         """Replace embeddings and extras at the masked positions of a batch."""
         own = arguments["inputs_embeds"]
         mixed = {**arguments, "inputs_embeds": torch.where(masked[..., None], embeds.to(own.dtype), own)}
+        mixed = self.family.hide(mixed, masked)
         if not (rows := self.family.extras(arguments)):
             return mixed
         chosen = self.family.extra_rows(arguments, masked)[:, None]
@@ -153,7 +154,15 @@ class Seam:
     def predict(self, arguments: Arguments, positions: Sequence[int]) -> Float[Tensor, "batch tokens vocabulary"]:
         """Logits that predict the tokens at these positions; float32; differentiable."""
         hidden = self.decoder(**arguments).last_hidden_state[:, _predictors(positions)]
-        return self.model.get_output_embeddings()(hidden).float()
+        return self.logits(hidden)
+
+    def logits(self, hidden: Float[Tensor, "*any width"]) -> Float[Tensor, "*any vocabulary"]:
+        """What the model makes of its last hidden states; float32. Some families scale or soft-cap their logits."""
+        logits = self.model.get_output_embeddings()(hidden).float()
+        text = self.decoder.config
+        logits = logits * (getattr(text, "logit_scale", None) or 1) / (getattr(text, "logits_scaling", None) or 1)
+        cap = getattr(text, "final_logit_softcapping", None)
+        return logits if cap is None else torch.tanh(logits / cap) * cap
 
     @torch.no_grad()
     def log_probabilities(
@@ -220,9 +229,8 @@ class Seam:
         self, hidden: Float[Tensor, "tokens width"], chosen: Int[Tensor, " tokens"], chunk: int = 256
     ) -> Iterator[_LogitChunk]:
         """Compute logits at predictors only, a few hundred at a time, because a large vocabulary needs much memory."""
-        head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
-            logits = head(rows).float()
+            logits = self.logits(rows)
             yield _LogitChunk(logits, wanted.to(logits.device))
 
     def log_probabilities_padded(

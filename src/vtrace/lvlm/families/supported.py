@@ -25,8 +25,6 @@ _RESAMPLED = "its image tokens are queries over the whole picture, so no token c
 REFUSED: dict[str, str] = {  # reasons by model type
     "mllama": _CROSS,
     "idefics": _CROSS,
-    "gemma2": _CAPPED,
-    "gpt_oss": "its attention has sinks: weights assigned to no position, which the method does not account for",
     "paligemma": f"PaliGemma 2 contains Gemma 2: {_CAPPED}",
     "blip-2": _RESAMPLED,
     "instructblip": _RESAMPLED,
