@@ -1,14 +1,16 @@
 """Processors: the checkpoint's own if it loads, an image-only one if torchvision is missing, and one for text.
 
 Many processors require a video processor, which requires torchvision. Pictures need neither, so without torchvision the
-same class is built from its image processor and tokenizer only. Image processors are imported from their own modules:
+same class is built from its image processor and tokenizer only, also where it has a part for audio. Image processors are imported from their own modules:
 without torchvision, transformers 5.5 hides those of Idefics3 and SmolVLM, although they do not use it.
 """
 
 from __future__ import annotations
 
+import inspect
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -48,11 +50,32 @@ _NEEDING_TORCHVISION = {  # by model type
 }
 
 
+_KEPT = ("image_processor", "tokenizer")
+
+
 @cache
 def image_only(whole: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """The same processor class without its video processor."""
-    parts = [part for part in whole.get_attributes() if part != "video_processor"]
-    return type(f"ImageOnly{whole.__name__}", (whole,), {"get_attributes": classmethod(lambda cls: parts)})
+    """The same processor class without its parts for video and audio, which can be None."""
+    every = whole.get_attributes()
+    building: ContextVar[bool] = ContextVar("building", default=False)
+
+    def build(self: Any, *args: Any, **kwargs: Any) -> None:
+        token = building.set(True)  # the class passes its parts on by position, and so counts all of them
+        try:
+            whole.__init__(self, *args, **kwargs)
+        finally:
+            building.reset(token)
+
+    def check(self: Any, name: str, part: Any) -> Any:
+        absent = part is None and name not in _KEPT
+        return type(None) if absent else whole.check_argument_for_proper_class(self, name, part)
+
+    methods = {
+        "__init__": wraps(whole.__init__)(build),
+        "check_argument_for_proper_class": check,
+        "get_attributes": classmethod(lambda cls: every if building.get() else [n for n in every if n in _KEPT]),
+    }
+    return type(f"ImageOnly{whole.__name__}", (whole,), methods)
 
 
 @dataclass(frozen=True)
@@ -73,9 +96,11 @@ def load_processor(name: str, kind: str, **where: str) -> ProcessorMixin:
     whole = getattr(transformers, names.processor)
     settings, _ = whole.get_processor_dict(name, **where)
     images = pillow_image_processor(names.image_module, names.image_class)
-    parts = [images.from_pretrained(name, **where), AutoTokenizer.from_pretrained(name, **where)]
-    without = {"video_processor": None} if "video_processor" in whole.get_attributes() else {}
-    return image_only(whole).from_args_and_dict(parts, settings | without)
+    parts: dict[str, Any] = dict.fromkeys(whole.get_attributes())
+    parts["image_processor"] = images.from_pretrained(name, **where)
+    parts["tokenizer"] = AutoTokenizer.from_pretrained(name, **where)
+    accepted = inspect.signature(whole.__init__).parameters
+    return image_only(whole)(**{key: value for key, value in settings.items() if key in accepted} | parts)
 
 
 def pillow_image_processor(module: str, name: str) -> type[BaseImageProcessor]:
