@@ -14,7 +14,17 @@ from transformers.utils import is_torchvision_available
 
 from support.family_parts import IMAGE, ids, template, text_config, tokenizer, vision_config
 from support.hybrid_families import qwen3_5, qwen3_5_moe
+from support.newer_families import gemma4, minicpmv4_6, minicpmv4_7
+from support.patch_families import (
+    exaone4_5,
+    glm46v,
+    glm_ocr,
+    qwen2_5_omni_thinker,
+    qwen3_omni_moe_thinker,
+    video_llama_3,
+)
 from support.qwen_families import glm4v, glm4v_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe
+from support.square_families import aya_vision, deepseek_vl, janus, ovis2
 from vtrace.lvlm.processor import image_only, pillow_image_processor
 
 
@@ -268,6 +278,19 @@ BUILDERS = {
         glm4v_moe,
         qwen3_5,
         qwen3_5_moe,
+        qwen2_5_omni_thinker,
+        qwen3_omni_moe_thinker,
+        glm46v,
+        glm_ocr,
+        exaone4_5,
+        video_llama_3,
+        deepseek_vl,
+        janus,
+        aya_vision,
+        ovis2,
+        gemma4,
+        minicpmv4_6,
+        minicpmv4_7,
     )
 }
 

@@ -43,6 +43,15 @@ _NEEDING_TORCHVISION = {  # by model type
     "qwen3_5_moe": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
     "glm4v": _Parts("Glm4vProcessor", "glm4v", "Glm4v"),
     "glm4v_moe": _Parts("Glm4vProcessor", "glm4v", "Glm4v"),
+    "glm46v": _Parts("Glm46VProcessor", "glm46v", "Glm46V"),
+    "glm_ocr": _Parts("Glm46VProcessor", "glm46v", "Glm46V"),
+    "qwen2_5_omni_thinker": _Parts("Qwen2_5OmniProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_omni_moe_thinker": _Parts("Qwen3OmniMoeProcessor", "qwen2_vl", "Qwen2VL"),
+    "exaone4_5": _Parts("Exaone4_5_Processor", "qwen2_vl", "Qwen2VL"),
+    "video_llama_3": _Parts("VideoLlama3Processor", "video_llama_3", "VideoLlama3"),
+    "gemma4": _Parts("Gemma4Processor", "gemma4", "Gemma4"),
+    "minicpmv4_6": _Parts("MiniCPMV4_6Processor", "minicpmv4_6", "MiniCPMV4_6"),
+    "minicpmv4_7": _Parts("MiniCPMV4_7Processor", "minicpmv4_6", "MiniCPMV4_6"),
     "internvl": _Parts("InternVLProcessor", "got_ocr2", "GotOcr2"),
     "llava_onevision": _Parts("LlavaOnevisionProcessor", "llava_onevision", "LlavaOnevision"),
     "idefics3": _Parts("Idefics3Processor", "idefics3", "Idefics3"),
@@ -55,7 +64,7 @@ _KEPT = ("image_processor", "tokenizer")
 
 @cache
 def image_only(whole: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """The same processor class without its parts for video and audio, which can be None."""
+    """The same processor class without its parts for video and audio, which can be anything."""
     every = whole.get_attributes()
     building: ContextVar[bool] = ContextVar("building", default=False)
 
@@ -67,8 +76,7 @@ def image_only(whole: type[ProcessorMixin]) -> type[ProcessorMixin]:
             building.reset(token)
 
     def check(self: Any, name: str, part: Any) -> Any:
-        absent = part is None and name not in _KEPT
-        return type(None) if absent else whole.check_argument_for_proper_class(self, name, part)
+        return whole.check_argument_for_proper_class(self, name, part) if name in _KEPT else type(part)
 
     methods = {
         "__init__": wraps(whole.__init__)(build),
@@ -98,6 +106,8 @@ def load_processor(name: str, kind: str, **where: str) -> ProcessorMixin:
     images = pillow_image_processor(names.image_module, names.image_class)
     parts: dict[str, Any] = dict.fromkeys(whole.get_attributes())
     parts["image_processor"] = images.from_pretrained(name, **where)
+    if "video_processor" in parts:  # some classes read its patch sizes, also without a video
+        parts["video_processor"] = parts["image_processor"]
     parts["tokenizer"] = AutoTokenizer.from_pretrained(name, **where)
     accepted = inspect.signature(whole.__init__).parameters
     return image_only(whole)(**{key: value for key, value in settings.items() if key in accepted} | parts)
@@ -116,7 +126,8 @@ def load_text_processor(name: str, kind: str, **where: str) -> TextProcessor:
 
 def placeholder(processor: ProcessorMixin | TextProcessor) -> str:
     """The placeholder of a picture in a rendered conversation; empty for text models."""
-    return getattr(processor, "boi_token", "") or getattr(processor, "image_token", "")
+    replaced = "boi_token" if hasattr(processor, "full_image_sequence") else "image_token"  # the former in Gemma 3
+    return getattr(processor, replaced, "")
 
 
 def render_chat(processor: ProcessorMixin | TextProcessor, messages: list[dict[str, Any]]) -> str:

@@ -160,7 +160,7 @@ class Seam:
         """What the model makes of its last hidden states; float32. Some families scale or soft-cap their logits."""
         logits = self.model.get_output_embeddings()(hidden).float()
         text = self.decoder.config
-        logits = logits * (getattr(text, "logit_scale", None) or 1) / (getattr(text, "logits_scaling", None) or 1)
+        logits = logits * (getattr(self.model, "logit_scale", None) or 1) / (getattr(text, "logits_scaling", None) or 1)
         cap = getattr(text, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 

@@ -6,18 +6,20 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 
 from ...errors import ModelError
 from .family import Family, ModelConfig
-from .gemma import GEMMA3
+from .gemma import GEMMA3, GEMMA4
 from .idefics import IDEFICS3
-from .internvl import INTERNVL
+from .internvl import AYA_VISION, INTERNVL, OVIS2
 from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
+from .minicpm import MINICPM
+from .padded_square import DEEPSEEK_VL
 from .paligemma import PALIGEMMA
 from .pixtral import PIXTRAL
-from .qwen_vl import GLM_V, QWEN2_VL, QWEN3_5, QWEN3_VL
+from .qwen_vl import EXAONE, GLM_V, QWEN2_VL, QWEN3_5, QWEN3_VL, VIDEO_LLAMA3
 from .text import TEXT_FAMILIES
 
 FAMILIES = (
-    QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PALIGEMMA, PIXTRAL,
-    GLM_V, *TEXT_FAMILIES,
+    QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, GEMMA4, PALIGEMMA,
+    PIXTRAL, GLM_V, EXAONE, VIDEO_LLAMA3, DEEPSEEK_VL, AYA_VISION, OVIS2, MINICPM, *TEXT_FAMILIES,
 )  # fmt: skip
 _CROSS = "pictures enter through cross-attention and have no positions in the sequence that could be scored"
 _CAPPED = "its attention logits are soft-capped, so the softmax we recompute would differ from the model's"
