@@ -270,7 +270,7 @@ class silenced:
 
     def __init__(self, lvlm):
         decoder = {id(p) for p in lvlm.seam.decoder.parameters()}
-        ends = ("attn.proj", "out_proj", "o_proj", "projection_layer")
+        ends = ("attn.proj", "out_proj", "o_proj", "o_proj.linear", "projection_layer")
         self.kept = {
             p: p.detach().clone()
             for name, p in lvlm.model.named_parameters()

@@ -15,7 +15,9 @@ def gemma4():
         "<|video|>", boi_token="<|image>", eoi_token="<image|>", image_token="<|image|>", audio_token="<|audio|>",
         boa_token="<|audio>", eoa_token="<audio|>",
     )  # fmt: skip
-    images = pillow_image_processor("gemma4", "Gemma4")(patch_size=8, pooling_kernel_size=2, max_soft_tokens=70, **IMAGE)
+    images = pillow_image_processor("gemma4", "Gemma4")(
+        patch_size=8, pooling_kernel_size=2, max_soft_tokens=70, **IMAGE
+    )
     config = transformers.Gemma4Config(
         text_config=text_config(
             words,

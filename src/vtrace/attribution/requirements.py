@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from ..errors import ModelError
 from ..lvlm.checkpoint import build_without_weights, find_checkpoint, read_config
 from ..lvlm.families.family import Family, ModelConfig
 from ..lvlm.families.supported import family_of, has_pictures
+from ..lvlm.mixer import mixer_of
 from .attention import BLOCK_BYTES
 
 PACKAGES = (
@@ -35,7 +36,7 @@ class Requirements(TypedDict):
     parameters: int  # of the whole model
     decoder_parameters: int
     weights_bytes: int
-    cache_bytes: int  # keys and values while the response is generated
+    cache_bytes: int  # keys and values, and recurrent states, while the response is generated
     matrix_bytes: int  # the pairwise matrix W
     working_bytes: int  # activations of one pass and one block of attention rows
     total_bytes: int  # weights, and the larger of generation and explanation
@@ -85,7 +86,7 @@ def examine(name: str, tokens: int, dtype: str = "") -> Examination:
         "family": family.name,
         "status": family.status,
         "layers": text.num_hidden_layers,
-        "heads": [text.num_attention_heads, text.num_key_value_heads],
+        "heads": [text.num_attention_heads, _key_heads(text)],
         "context": text.max_position_embeddings,
         "fits_context": tokens <= text.max_position_embeddings,
         "plan": requirements_of(config, family, tokens, dtype, "cuda" if cuda else "cpu"),
@@ -99,9 +100,8 @@ def requirements_of(
     model, text = build_without_weights(config, family), config.get_text_config()
     decoder = family.decoder(model)
     item = max(2.0, BYTES_PER_WEIGHT[dtype])  # quantised models compute in half precision
-    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     weights = int(_weights(model, BYTES_PER_WEIGHT[dtype], item))
-    cache = int(2 * text.num_hidden_layers * text.num_key_value_heads * size * tokens * item)
+    cache = int(sum(_cached(mixer_of(layer).module, tokens) for layer in decoder.layers) * item)
     matrix = 4 * tokens * tokens
     widest = max(getattr(text, "intermediate_size", 0) or 0, getattr(text, "moe_intermediate_size", 0) or 0)
     working = int(tokens * (6 * text.hidden_size + 3 * widest) * item) + 2 * BLOCK_BYTES[device]
@@ -117,6 +117,25 @@ def requirements_of(
         "total_bytes": weights + max(cache, matrix + working),
         "passes": f"{passes}, after the response has been generated",
     }
+
+
+def _cached(module: Any, tokens: int) -> int:
+    """Numbers that a layer keeps while the response is generated: keys and values, or the state of a hybrid layer."""
+    if hasattr(module, "k_proj"):
+        values = getattr(module, "v_proj", None) or module.k_proj  # some share one projection
+        return tokens * (module.k_proj.out_features + values.out_features)
+    if hasattr(module, "A_log"):  # the gated delta rule: keys by values for each head, and what its convolution reads
+        state = module.num_v_heads * module.head_k_dim * module.head_v_dim
+        return state + module.conv1d.weight.numel()
+    if hasattr(module, "conv"):
+        return module.conv.weight.numel()
+    return 0  # keys and values of another layer
+
+
+def _key_heads(text: ModelConfig) -> int:
+    """Key and value heads, of the first layer if layers differ."""
+    layers = getattr(text, "per_layer_config", None)
+    return (layers[0] if layers else text).num_key_value_heads
 
 
 def _weights(model: nn.Module, each: float, plain: float) -> float:

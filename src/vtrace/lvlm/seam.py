@@ -134,7 +134,9 @@ class Seam:
         """Replace embeddings and extras at the masked positions of a batch."""
         own = arguments["inputs_embeds"]
         mixed = {**arguments, "inputs_embeds": torch.where(masked[..., None], embeds.to(own.dtype), own)}
-        mixed = self.family.hide(mixed, masked)
+        pad = torch.tensor([self.pad_id], device=own.device)
+        for name, (row,) in self.family.token_inputs(self.decoder, pad).items():
+            mixed[name] = torch.where(masked.view(*masked.shape, *[1] * row.ndim), row, arguments[name])
         if not (rows := self.family.extras(arguments)):
             return mixed
         chosen = self.family.extra_rows(arguments, masked)[:, None]

@@ -128,7 +128,8 @@ class Family:
     extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # further features at image positions
     with_extras: Callable[[Arguments, list[Tensor]], Arguments] = lambda arguments, rows: arguments
     extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # their rows at masked positions (B,T)
-    hide: Callable[[Arguments, Tensor], Arguments] = lambda arguments, masked: arguments  # what else shows the token
+    token_inputs: Callable[[Any, Tensor], dict[str, Tensor]] = lambda decoder, ids: {}  # per token, beside embeddings
+    pixel_axis: int = 0  # of the processed pixels: along which several pictures are concatenated
     kernel: str = "sdpa"  # how attention is computed; "eager" where SDPA would be wrong
     chat_template: str = ""  # for checkpoints without one
     response_ones: tuple[str, ...] = ("attention_mask",)  # inputs that are 1, not 0, for response tokens

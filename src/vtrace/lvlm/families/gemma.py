@@ -6,13 +6,14 @@ Gemma 4 also gives every layer an embedding of each token of its own, which is h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import ProcessorMixin
 
 from ...errors import ModelError
-from .family import TESTED, Arguments, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask
 
 
 def _side(config: ModelConfig) -> int:
@@ -63,11 +64,11 @@ def _patch_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
     return mask[..., None]
 
 
-def _without_layer_inputs(arguments: Arguments, masked: Tensor) -> Arguments:
-    rows = arguments.get("per_layer_inputs")
-    if rows is None:
-        return arguments
-    return {**arguments, "per_layer_inputs": rows.masked_fill(masked[..., None, None], 0)}
+def _layer_inputs(decoder: Any, ids: Tensor) -> dict[str, Tensor]:
+    """An embedding of each token for every layer: tokens, layers, features."""
+    if not decoder.config.hidden_size_per_layer_input:
+        return {}
+    return {"per_layer_inputs": decoder.get_per_layer_inputs(ids[None], None)[0].detach()}
 
 
 GEMMA4 = Family(
@@ -77,5 +78,5 @@ GEMMA4 = Family(
     cells=_pooled_cells,
     pixel_mask=_patch_mask,
     branch_norm="post_attention_layernorm",
-    hide=_without_layer_inputs,
+    token_inputs=_layer_inputs,
 )

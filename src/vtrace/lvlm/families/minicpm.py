@@ -58,4 +58,5 @@ MINICPM = Family(
     status=f"{TESTED}; {CONVOLVED}",
     cells=_cells,
     pixel_mask=_pixel_mask,
+    pixel_axis=-1,
 )

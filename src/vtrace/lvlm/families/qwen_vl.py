@@ -16,9 +16,7 @@ def _cells(
 ) -> list[PictureCells]:
     grids = inputs["image_grid_thw"].tolist()
     merges = _merges(inputs, config)
-    return [
-        [*grid(h // merge, w // merge, size)] for (_, h, w), merge, size in zip(grids, merges, sizes, strict=True)
-    ]
+    return [[*grid(h // merge, w // merge, size)] for (_, h, w), merge, size in zip(grids, merges, sizes, strict=True)]
 
 
 def _merges(inputs: ProcessorOutput, config: ModelConfig) -> list[int]:
