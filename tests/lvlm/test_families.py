@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 import vtrace
 from oracles import algorithm
@@ -18,8 +20,10 @@ from support.comparing import check_likelihoods, maps_of
 from vtrace.attribution.requirements import examine
 from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import from_trace
-from vtrace.lvlm.families.paligemma import PALIGEMMA
-from vtrace.lvlm.families.supported import FAMILIES, REFUSED, family_of, has_pictures
+from vtrace.lvlm.families.llava import LLAVA
+from vtrace.lvlm.families.paligemma import PALIGEMMA, PALIGEMMA2
+from vtrace.lvlm.families.refused import REFUSED
+from vtrace.lvlm.families.supported import FAMILIES, family_of, has_pictures, image_text_types
 from vtrace.lvlm.mixer import mixer_of
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.perturbation import Perturbation
@@ -94,7 +98,7 @@ def test_the_prompt_is_read_in_its_parts(lvlm, trace):
     assert trace.response == RESPONSE
     covered = [p for p in trace.patches if p.view == 0]
     area = sum((p.box[2] - p.box[0]) * (p.box[3] - p.box[1]) for p in covered)
-    cropped = SIZE[1] ** 2 if lvlm.family.name == "LLaVA 1.5" else SIZE[0] * SIZE[1]
+    cropped = SIZE[1] ** 2 if lvlm.family is LLAVA else SIZE[0] * SIZE[1]
     assert area == pytest.approx(cropped, rel=0.03)
 
 
@@ -254,15 +258,28 @@ def test_two_pictures_in_one_question(lvlm):
     assert vtrace.attribute(lvlm, found).image_share > 0
 
 
-SORT = {"paligemma": {"text_config": {"model_type": "gemma2"}}}  # one of the type, where others are supported
-
-
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_explained_is_refused_with_its_reason(kind):
-    from transformers import AutoConfig
-
     with pytest.raises(vtrace.VTraceError, match=re.escape(f"cannot be explained: {REFUSED[kind]}")):
-        family_of(AutoConfig.for_model(kind, **SORT.get(kind, {})), kind)
+        family_of(SimpleNamespace(model_type=kind), kind)
+
+
+def test_every_image_text_type_of_transformers_is_supported_or_refused_with_a_reason():
+    """When transformers adds one, it has to be described here or in `refused.py`."""
+    known = {one.model_type: one for one in image_text_types()}
+    assert set(known) == set(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+    supported = {kind for family in FAMILIES if has_pictures(family) for kind in family.model_types}
+    assert {kind for kind, one in known.items() if one.supported} == supported & set(known)
+    assert not supported & set(REFUSED)
+    missing = set(known) - supported - set(REFUSED)
+    assert not missing, "describe these types, or say in refused.py why they are not supported"
+
+
+def test_a_type_that_is_newer_than_this_version_is_refused_in_one_line(monkeypatch):
+    monkeypatch.setitem(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, "from_tomorrow", "Tomorrow")
+    with pytest.raises(vtrace.VTraceError, match="newer than this version of VTrace"):
+        family_of(SimpleNamespace(model_type="from_tomorrow"), "a/b")
+    assert not {one.model_type: one for one in image_text_types()}["from_tomorrow"].supported
 
 
 class silenced:
@@ -308,7 +325,7 @@ def test_a_model_without_turns_refuses_earlier_ones(lvlm):
     shown = [{"type": "image", "image": picture()}, {"type": "text", "text": QUESTION}]
     chat = [{"role": "user", "content": shown}, {"role": "assistant", "content": "Here."}]
     chat += [{"role": "user", "content": "And the cross?"}, {"role": "assistant", "content": RESPONSE}]
-    if lvlm.family is not PALIGEMMA:
+    if lvlm.family not in (PALIGEMMA, PALIGEMMA2):
         assert "And" in {w.text for w in vtrace.trace(lvlm, chat, system="").words if w.kind == "question"}
         return
     with pytest.raises(vtrace.VTraceError, match=r"does not take this conversation: it has no .* earlier turns"):

@@ -80,3 +80,67 @@ def qwen2_5_omni_thinker():
 def qwen3_omni_moe_thinker():
     vision = {name: value for name, value in QWEN3_VISION.items() if name != "pixels"}
     return omni("qwen3_omni_moe_thinker", mrope(mrope_interleaved=True) | MOE, vision, AUDIO)
+
+
+def lighton_ocr():
+    words = tokenizer(image_token="<|image_pad|>", image_break_token="<|vision_pad|>", image_end_token="<|vision_end|>")
+    images = transformers.PixtralImageProcessorPil(
+        size={"longest_edge": 80}, patch_size={"height": 16, "width": 16}, **IMAGE
+    )
+    config = transformers.LightOnOcrConfig(
+        text_config=dict(model_type="qwen3", **text_config(words)),
+        vision_config=dict(model_type="pixtral", image_size=80, patch_size=8, head_dim=16, **vision_config()),
+        image_token_id=words.image_token_id,
+        spatial_merge_size=2,
+        tie_word_embeddings=False,
+    )
+    processor = transformers.LightOnOcrProcessor(
+        images, words, patch_size=8, spatial_merge_size=2, chat_template=template("<|image_pad|>")
+    )
+    return "LightOnOcrForConditionalGeneration", config, processor
+
+
+def ernie4_5_vl_moe():
+    roles = dict(
+        image_token="<|IMAGE_PLACEHOLDER|>", image_start_token="<|IMAGE_START|>", image_end_token="<|IMAGE_END|>",
+        video_token="<|VIDEO_PLACEHOLDER|>", video_start_token="<|VIDEO_START|>", video_end_token="<|VIDEO_END|>",
+    )  # fmt: skip
+    words = tokenizer(**roles)
+    images = pillow_image_processor("ernie4_5_vl_moe", "Ernie4_5_VLMoe")(
+        patch_size=14, merge_size=2, **IMAGE, size={"shortest_edge": 6 * 28 * 28, "longest_edge": 12 * 28 * 28}
+    )
+    config = transformers.Ernie4_5_VLMoeConfig(
+        text_config=text_config(
+            words, moe_intermediate_size=[32, 32], moe_num_experts=4, moe_k=2, moe_num_shared_experts=1,
+            mlp_layer_types=["dense", "sparse"],
+            rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 2, 4]),
+        ),
+        vision_config=dict(
+            depth=2, hidden_size=32, num_heads=2, intermediate_size=48, patch_size=14, spatial_merge_size=2,
+            initializer_range=0.2,
+        ),
+        tie_word_embeddings=False,
+        **ids(words, **{f"{name}_id": token for name, token in roles.items()}),
+    )  # fmt: skip
+    images.font = ""  # the processor looks for the font of its video processor
+    processor = image_only(transformers.Ernie4_5_VLMoeProcessor)(
+        images, words, images, chat_template=template("<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>")
+    )
+    return "Ernie4_5_VLMoeForConditionalGeneration", config, processor
+
+
+def paddleocr_vl():
+    words = tokenizer("<|IMAGE_START|>", "<|IMAGE_END|>", image_token="<|IMAGE_PLACEHOLDER|>")
+    images = pillow_image_processor("paddleocr_vl", "PaddleOCRVL")(
+        patch_size=14, merge_size=2, temporal_patch_size=1, **IMAGE,
+        size={"shortest_edge": 6 * 28 * 28, "longest_edge": 12 * 28 * 28},
+    )  # fmt: skip
+    config = transformers.PaddleOCRVLConfig(
+        text_config=text_config(words, **mrope()),
+        vision_config=dict(image_size=56, patch_size=14, spatial_merge_size=2, **vision_config()),
+        tie_word_embeddings=False,
+        image_token_id=words.image_token_id,
+    )
+    shown = template("<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>")
+    processor = transformers.PaddleOCRVLProcessor(images, words, chat_template=shown)
+    return "PaddleOCRVLForConditionalGeneration", config, processor

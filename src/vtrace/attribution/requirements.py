@@ -103,7 +103,7 @@ def requirements_of(
     weights = int(_weights(model, BYTES_PER_WEIGHT[dtype], item))
     cache = int(sum(_cached(mixer_of(layer).module, tokens) for layer in decoder.layers) * item)
     matrix = 4 * tokens * tokens
-    widest = max(getattr(text, "intermediate_size", 0) or 0, getattr(text, "moe_intermediate_size", 0) or 0)
+    widest = max(_widths(text, "intermediate_size") + _widths(text, "moe_intermediate_size"))
     working = int(tokens * (6 * text.hidden_size + 3 * widest) * item) + 2 * BLOCK_BYTES[device]
     passes = "4 forward passes (1 instrumented)" if has_pictures(family) else "1 forward pass (instrumented)"
     return {
@@ -130,6 +130,12 @@ def _cached(module: Any, tokens: int) -> int:
     if hasattr(module, "conv"):
         return module.conv.weight.numel()
     return 0  # keys and values of another layer
+
+
+def _widths(text: ModelConfig, name: str) -> list[int]:
+    """A width, or one for each kind of expert."""
+    found = getattr(text, name, 0) or 0
+    return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 def _key_heads(text: ModelConfig) -> int:

@@ -1,8 +1,9 @@
 """Processors: the checkpoint's own if it loads, an image-only one if torchvision is missing, and one for text.
 
 Many processors require a video processor, which requires torchvision. Pictures need neither, so without torchvision the
-same class is built from its image processor and tokenizer only, also where it has a part for audio. Image processors are imported from their own modules:
-without torchvision, transformers 5.5 hides those of Idefics3 and SmolVLM, although they do not use it.
+same class is built from its image processor and tokenizer only, also where it has a part for audio. Image processors
+are imported from their own modules: without torchvision, transformers 5.5 hides those of Idefics3 and SmolVLM, although
+they do not use it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ _NEEDING_TORCHVISION = {  # by model type
     "gemma4": _Parts("Gemma4Processor", "gemma4", "Gemma4"),
     "minicpmv4_6": _Parts("MiniCPMV4_6Processor", "minicpmv4_6", "MiniCPMV4_6"),
     "minicpmv4_7": _Parts("MiniCPMV4_7Processor", "minicpmv4_6", "MiniCPMV4_6"),
+    "ernie4_5_vl_moe": _Parts("Ernie4_5_VLMoeProcessor", "ernie4_5_vl_moe", "Ernie4_5_VLMoe"),
     "internvl": _Parts("InternVLProcessor", "got_ocr2", "GotOcr2"),
     "llava_onevision": _Parts("LlavaOnevisionProcessor", "llava_onevision", "LlavaOnevision"),
     "idefics3": _Parts("Idefics3Processor", "idefics3", "Idefics3"),

@@ -159,12 +159,8 @@ class Seam:
         return self.logits(hidden)
 
     def logits(self, hidden: Float[Tensor, "*any width"]) -> Float[Tensor, "*any vocabulary"]:
-        """What the model makes of its last hidden states; float32. Some families scale or soft-cap their logits."""
-        logits = self.model.get_output_embeddings()(hidden).float()
-        text = self.decoder.config
-        logits = logits * (getattr(self.model, "logit_scale", None) or 1) / (getattr(text, "logits_scaling", None) or 1)
-        cap = getattr(text, "final_logit_softcapping", None)
-        return logits if cap is None else torch.tanh(logits / cap) * cap
+        """What the model makes of its last hidden states; float32."""
+        return self.family.logits(self.decoder.config, self.model.get_output_embeddings()(hidden).float())
 
     @torch.no_grad()
     def log_probabilities(

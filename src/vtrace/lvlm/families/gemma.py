@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import ProcessorMixin
 
 from ...errors import ModelError
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, soft_capped, square_mask
 
 
 def _side(config: ModelConfig) -> int:
@@ -79,4 +79,5 @@ GEMMA4 = Family(
     pixel_mask=_patch_mask,
     branch_norm="post_attention_layernorm",
     token_inputs=_layer_inputs,
+    logits=soft_capped,
 )

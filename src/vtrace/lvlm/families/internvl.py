@@ -49,7 +49,8 @@ def _thumbnail_first(
     inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
 ) -> list[PictureCells]:
     """The arrangement of tiles is the one that the image processor itself reports for each size."""
-    side, pictures = _side(config), []
+    side = _side(config)
+    pictures: list[PictureCells] = []
     for size in sizes:
         down, across = processor.image_processor([Image.new("RGB", size)], return_tensors="pt")["grids"][0].tolist()
         tiles = by_tile(grid(down * side, across * side, size), side) if down * across > 1 else []

@@ -33,7 +33,18 @@ def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
         for shape, merge in zip(inputs["image_grid_thw"], _merges(inputs, config), strict=True)
     ]
     each = torch.cat([torch.full((tokens,), patches, device=chosen.device) for tokens, patches in counts])
-    return chosen.repeat_interleave(each)[:, None]
+    return chosen.repeat_interleave(each).view(-1, *[1] * (inputs["pixel_values"].ndim - 1))
+
+
+def _row_major_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
+    """Patches are in rows of the whole picture."""
+    merge, done, parts = config.vision_config.spatial_merge_size, 0, []
+    for _, height, width in inputs["image_grid_thw"].tolist():
+        rows, columns = height // merge, width // merge
+        tokens = chosen[done : done + rows * columns].view(rows, columns)
+        done += rows * columns
+        parts.append(tokens.repeat_interleave(merge, 0).repeat_interleave(merge, 1).flatten())
+    return torch.cat(parts).view(-1, *[1] * (inputs["pixel_values"].ndim - 1))
 
 
 def _deepstack(arguments: Arguments) -> list[Tensor]:
@@ -100,4 +111,18 @@ VIDEO_LLAMA3 = Family(
     status=f"{TESTED}; pictures only",
     cells=_cells,
     pixel_mask=_pixel_mask,
+)
+ERNIE_VL = Family(
+    name="ERNIE 4.5 VL",
+    model_types=("ernie4_5_vl_moe",),
+    status=TESTED,
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+)
+PADDLEOCR_VL = Family(
+    name="PaddleOCR-VL",
+    model_types=("paddleocr_vl",),
+    status=TESTED,
+    cells=_cells,
+    pixel_mask=_row_major_mask,
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 from transformers import ProcessorMixin
 
-from .family import CONVOLVED, TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size
+from .family import CONVOLVED, TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, soft_capped
 
 
 def _cells(
@@ -42,6 +42,7 @@ CAPPED_TEXT = replace(
     model_types=("gemma2",),
     status=_EAGER,
     branch_norm="post_attention_layernorm",
+    logits=soft_capped,
     kernel="eager",
 )
 SINK_TEXT = replace(
