@@ -77,7 +77,7 @@ def edge_rows(
         edges = aligned[0].mul_(weights[0])
         for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
             edges.addcmul_(weights[head], aligned[head])
-        yield EdgeBlock(rows, edges.relu_())
+        yield EdgeBlock(rows, layer.whole(edges).relu_())
 
 
 def centre_values(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch.distributed
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,17 @@ class Layer:
     mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None  # None for causal
     residual: Float[Tensor, "positions width"]  # the residual stream before the update was added
     gain: Float[Tensor, " positions"] | None = None  # factor of a norm after the projection, for each receiver
+    group: ProcessGroup | None = None  # processes that have the other heads of this layer; None if all are here
+
+    def whole(self, part: Tensor) -> Tensor:
+        """A sum over all heads, from the sum over those of this process. Changes `part`."""
+        if self.group is not None:
+            torch.distributed.all_reduce(part, group=self.group)
+        return part
+
+    def mean(self, part: Tensor) -> Tensor:
+        """A mean over all heads, from the mean over those of this process. Changes `part`."""
+        return part if self.group is None else self.whole(part).div_(self.group.size())
 
 
 Consumer = Callable[[Layer], None]

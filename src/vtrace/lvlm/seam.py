@@ -21,6 +21,7 @@ from ..types import predictor
 from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
 from .layer import BatchConsumer, Consumer
+from .tensor_parallel import head_group
 
 BATCH_TOKENS = 1024  # as many sequences as fit are decoded together, at least one
 
@@ -57,6 +58,11 @@ class Seam:
     @property
     def decoder(self) -> Any:
         return self.family.decoder(self.model)
+
+    @property
+    def split(self) -> bool:
+        """Whether each of several processes holds a part of this model."""
+        return head_group(self.decoder.layers[0].self_attn.o_proj) is not None
 
     @torch.no_grad()
     def encode(self, inputs: ProcessorOutput) -> Arguments:
