@@ -17,7 +17,9 @@ from .checkpoint import build_without_weights
 from .families.family import Family, ModelConfig
 
 TENSOR_PARALLEL = "tensor-parallel"
-_RULES = {  # how the parts of a decoder are split, for models to which transformers gives no rules (Qwen3-VL)
+# How the parts of a decoder are split, for models without rules in transformers. Qwen3-VL has one, for its output
+# embedding, which alone gives wrong logits (in 5.22.2) if that shares its weights with the input embedding.
+_RULES = {
     "embed_tokens": "embedding_rowwise",
     "layers.*.self_attn.q_proj": "colwise",
     "layers.*.self_attn.k_proj": "colwise",
