@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch.distributed
 from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor, Shard
 
@@ -72,3 +73,10 @@ def head_group(projection: Any) -> ProcessGroup | None:
     if tuple(weight.placements) != (Shard(1),):
         raise ModelError(f"the output projection of a layer is split in a way that cannot be read: {weight.placements}")
     return weight.device_mesh.get_group()
+
+
+def least_of(number: int, group: ProcessGroup, device: torch.device) -> int:
+    """The smallest of the numbers that the processes of a group have."""
+    found = torch.tensor(number, device=device)
+    torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MIN, group)
+    return int(found)
