@@ -8,7 +8,7 @@ import torch
 
 from .families.family import ModelConfig
 
-CPU_TOKENS = 1024  # more tokens at once are not faster on a CPU, and less than half of them are slower
+CPU_TOKENS = 1024  # larger batches are not faster on a CPU: their activations leave the cache
 _SHARE = 0.5  # of free memory: estimates are rough, and the allocator and the vision tower need some too
 
 

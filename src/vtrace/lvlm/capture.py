@@ -124,7 +124,7 @@ class _Recorder:
                 projection,
                 call.scaling,
                 None if call.mask is None else call.mask[row if len(call.mask) > 1 else 0, 0, own, own],
-                self._residual[row, own],
+                self._residual[row, own].to(update.device),  # read before accelerate moves it to a layer's own GPU
                 None if gain is None else gain[row, own],
                 group,
             )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, overload
 
 import torch.distributed
 from jaxtyping import Bool, Float
@@ -27,6 +28,13 @@ class Layer:
     gain: Float[Tensor, " positions"] | None = None  # factor of a norm after the projection, for each receiver
     group: ProcessGroup | None = None  # processes that have the other heads of this layer; None if all are here
 
+    def to(self, device: torch.device) -> Layer:
+        """The same layer on a device."""
+        if self.query.device == device:
+            return self
+        moved: dict[str, Any] = {name: part.to(device) for name, part in vars(self).items() if torch.is_tensor(part)}
+        return replace(self, **moved)
+
     def whole(self, part: Tensor) -> Tensor:
         """A sum over all heads, from the sum over those of this process. Changes `part`."""
         if self.group is not None:
@@ -36,6 +44,27 @@ class Layer:
     def mean(self, part: Tensor) -> Tensor:
         """A mean over all heads, from the mean over those of this process. Changes `part`."""
         return part if self.group is None else self.whole(part).div_(self.group.size())
+
+
+class LayersOn(Sequence[Layer]):
+    """Recorded layers, each moved to one device when it is asked for: those of a large model are on several GPUs."""
+
+    def __init__(self, layers: Sequence[Layer], device: torch.device):
+        self._layers, self._device = layers, device
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    @overload
+    def __getitem__(self, index: int) -> Layer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> LayersOn: ...
+
+    def __getitem__(self, index: int | slice) -> Layer | LayersOn:
+        if isinstance(index, slice):
+            return LayersOn(self._layers[index], self._device)
+        return self._layers[index].to(self._device)
 
 
 Consumer = Callable[[Layer], None]

@@ -97,11 +97,11 @@ def _readout(session: TraceSession, target: Target) -> _Readout:
         hook.remove()
     where = session.receivers(target)
     with torch.enable_grad():
-        last = found[0][where].detach().clone().requires_grad_()
+        last = found[0][where.to(found[0].device)].detach().clone().requires_grad_()
         logits = head(linear_norm(decoder.norm, last)).float()
-        chosen = logits.gather(1, session.ids.to(where.device)[list(target.positions)][:, None])
+        chosen = logits.gather(1, session.ids.to(logits.device)[list(target.positions)][:, None])
         (directions,) = torch.autograd.grad(chosen.sum(), last)
-    return _Readout(directions.float(), float(chosen.detach().sum()))
+    return _Readout(directions.float().to(session.device), float(chosen.detach().sum()))
 
 
 def _written_logits(layer: Layer, where: Tensor, directions: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def _objective(session: TraceSession, target: Target, embeds: Tensor) -> Tensor:
     """Mean log p of the target, summed over the rows of a batch."""
     arguments = {**session.seam.repeat(session.arguments, len(embeds)), "inputs_embeds": embeds}
     logs = session.seam.predict(arguments, target.positions).log_softmax(-1)
-    wanted = session.ids.to(embeds.device)[list(target.positions)][None, :, None].expand(len(embeds), -1, 1)
+    wanted = session.ids.to(logs.device)[list(target.positions)][None, :, None].expand(len(embeds), -1, 1)
     return logs.gather(2, wanted).mean((1, 2)).sum()
 
 
