@@ -66,7 +66,7 @@ def edge_rows(
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
     reading = (direction @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
     for rows, edges in stacked_edges(layer, value, reading, slice(0, length)):
-        yield EdgeBlock(rows, edges[0])
+        yield EdgeBlock(rows, layer.whole(edges[0]).relu_())
 
 
 def stacked_edges(
@@ -76,7 +76,7 @@ def stacked_edges(
     wanted: slice,
     sequences: int = 1,
 ) -> Iterator[tuple[slice, Float32[Tensor, "sequences receivers seen"]]]:
-    """Edges of the wanted receivers, block by block, for sequences whose heads follow each other in the layer.
+    """Signed edges of the wanted receivers, block by block, for sequences whose heads follow each other in the layer.
 
     `reading` is what each head of a wanted receiver reads from values: O_h û_j.
     """
@@ -89,7 +89,7 @@ def stacked_edges(
         edges = aligned[:, 0].mul_(weights[:, 0])
         for head in range(1, weights.shape[1]):  # one pass over memory, instead of a product and then a sum
             edges.addcmul_(weights[:, head], aligned[:, head])
-        yield rows, edges.relu_()
+        yield rows, edges
 
 
 def centre_values(

@@ -57,7 +57,7 @@ class SiblingMatrices:
         value = centre_values(torch.cat([layer.value for layer in layers]).float(), self.groups)
         for rows, edges in stacked_edges(StackedHeads.of(layers), value, reading.flatten(0, 1), own, len(layers)):
             block = self._own_rows[:, rows.start - own.start : rows.stop - own.start, : edges.shape[-1]]
-            block += edges.to(block.device)
+            block += layers[0].whole(edges).relu_().to(block.device)
 
     def finish(self) -> list[Float32[Tensor, "positions positions"]]:
         """Every W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from ..system.processes import is_first_process
 from .options import (
     BudgetOption,
     ChatOption,
-    DeviceOption,
     DtypeOption,
     ExampleOption,
     HtmlFileOption,
@@ -19,6 +19,7 @@ from .options import (
     PngFileOption,
     QuietOption,
     ResponseOption,
+    SplitDeviceOption,
     TargetOption,
     TracedModelOption,
     TraceOption,
@@ -37,6 +38,7 @@ Examples:\n
   vtrace explain --chat talk.json --target answer\n
   vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
   vtrace explain --trace saved.json --target "sentence 2"\n
+  torchrun --nproc-per-node 2 -m vtrace.cli explain --device tensor-parallel\n
   vtrace explain --json - | jq .top
 """
 
@@ -73,7 +75,7 @@ def explain_command(
     ] = "predictor",
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
-    device: DeviceOption = "",
+    device: SplitDeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Explain which image patches and words one response relied on."""
@@ -102,6 +104,8 @@ def explain_command(
         passes = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
         report(0, 0, f"Tracing {len(frozen)} tokens: {passes}")
         attribution = attribute(lvlm, frozen, target, **vars(options))
+        if not is_first_process():  # all have the same results
+            return
         written = [save(frozen, save_trace, "json")] if save_trace else []
         written += [save(attribution, html, "html")] if html else []
         written += [save(attribution, png, "png")] if png else []

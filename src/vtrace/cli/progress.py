@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from ..system.processes import is_first_process
 from ..types import Progress, silent
 
 
@@ -66,4 +67,4 @@ def describe_pace(measured: int, left: int, seconds: float) -> str:
 
 
 def _watched(quiet: bool) -> bool:
-    return not quiet and sys.stderr.isatty()
+    return not quiet and sys.stderr.isatty() and is_first_process()
