@@ -86,6 +86,12 @@ def read_settings(connection: sqlite3.Connection, path: Path, version: int) -> d
     return json.loads(found["settings"])
 
 
+def insert_row(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
+    """Insert a row, or replace the one with the same key."""
+    marks = ", ".join("?" * len(row))
+    connection.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+
+
 def connect_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 

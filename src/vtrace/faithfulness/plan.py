@@ -10,10 +10,33 @@ from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..methods.registry import find_method
-from ..tracing.generate import MAX_NEW_TOKENS
 from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
-from .rows import EvaluatedTarget, RunSettings
+from .rows import EvaluatedTarget, RunSettings, TraceSettings
+
+GENERATED_TOGETHER = 16
+
+
+@dataclass(frozen=True)
+class ResponsePlan:
+    """How a model is asked. Everything except the size of a batch has to stay the same within a folder."""
+
+    max_new_tokens: int = MAX_NEW_TOKENS
+    system: str = SYSTEM_PROMPT
+    batch: int = GENERATED_TOGETHER  # how many responses are generated together
+
+    def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> TraceSettings:
+        """The settings that all responses of a folder must share."""
+        return TraceSettings(
+            model=lvlm.name,
+            revision=lvlm.revision,
+            dtype=lvlm.dtype,
+            served_model="",
+            benchmark=benchmark.name,
+            system=self.system,
+            max_new_tokens=self.max_new_tokens,
+        )
 
 
 @dataclass(frozen=True)
@@ -30,6 +53,11 @@ class EvaluationPlan:
     variants: Mapping[str, str] = field(default_factory=dict)  # further names, and the method that each stands for
     max_new_tokens: int = MAX_NEW_TOKENS
     system: str = SYSTEM_PROMPT
+    batch: int = GENERATED_TOGETHER
+
+    @property
+    def responses(self) -> ResponsePlan:
+        return ResponsePlan(self.max_new_tokens, self.system, self.batch)
 
     def check(self) -> None:
         if self.blur is not None:

@@ -14,7 +14,7 @@ from typing import Literal, Self, cast, get_args
 from ..benchmarks.benchmark import LostFile
 from ..errors import InputError
 from ..types import Finish
-from .database import Database, connect_read_only, read_settings, readable
+from .database import Database, connect_read_only, insert_row, read_settings, readable
 from .rows import RunRows, RunSettings, TableName, TargetAndMethod
 
 RUN_VERSION = 4  # since 4, integrated gradients choose their number of steps
@@ -103,7 +103,7 @@ class RunStore:
         with self._database.transaction() as connection:
             for table, found in vars(rows).items():
                 for row in found:
-                    _insert(connection, table, row)
+                    insert_row(connection, table, row)
             for item in rows.item:
                 connection.execute("DELETE FROM left_out WHERE item = ?", (item["key"],))
             for result in rows.result:
@@ -117,7 +117,7 @@ class RunStore:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM lost")
             for file, reason in files:
-                _insert(connection, "lost", {"file": file, "reason": reason})
+                insert_row(connection, "lost", {"file": file, "reason": reason})
 
     def close(self) -> None:
         self._database.close()
@@ -127,11 +127,6 @@ class RunStore:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _insert(connection: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
-    marks = ", ".join("?" * len(row))
-    connection.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
 
 
 @dataclass(frozen=True)
