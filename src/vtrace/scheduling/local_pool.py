@@ -13,7 +13,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from .tasks import Died, Event, WorkerRecipe
+from .tasks import Died, Event, Refused, WorkerRecipe
 
 # Processes are started anew, never forked: a fork of a process with threads can hang. The caller's own script is not
 # imported again, as `multiprocessing` would.
@@ -116,9 +116,12 @@ class LocalPool:
     def _receive(self, seat: int) -> Event:
         """What a worker did before it died is read first: the connection ends after its last message."""
         try:
-            return self._processes[seat].connection.recv()
+            event: Event = self._processes[seat].connection.recv()
         except (EOFError, OSError):
             return Died(seat, self._processes.pop(seat).end())
+        if isinstance(event, Refused):
+            self.stop(seat)
+        return event
 
     def close(self) -> None:
         for seat in list(self._processes):

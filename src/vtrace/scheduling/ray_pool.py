@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import queue
 import re
+import socket
 from concurrent.futures import Future
 from typing import Any
 
 from ..errors import InputError, first_line, is_out_of_memory
-from .tasks import Died, Event, WorkerRecipe
+from .tasks import Died, Event, Refused, WorkerRecipe
 from .worker_host import WorkerHost
 
 _OBJECT_STORE = 200 * 2**20  # bytes, of a cluster that is started here; rows are small, and pictures do not travel
+_PATIENCE = 30.0  # seconds, for the head of a cluster to answer
 
 
 class RayPool:
@@ -76,10 +78,10 @@ class RayPool:
         if self._actors.get(seat) is not actor:
             return None  # of an actor that is gone
         error = future.exception()
-        if error is None:
-            return future.result()
-        self.stop(seat)
-        return Died(seat, _reason(error))
+        event = future.result() if error is None else Died(seat, _reason(error))
+        if isinstance(event, Refused | Died):
+            self.stop(seat)
+        return event
 
     def close(self) -> None:
         for seat in list(self._actors):
@@ -93,6 +95,7 @@ class RayPool:
 
 def _connect(ray: Any, address: str | None, logs: bool) -> None:
     address = address or os.environ.get("RAY_ADDRESS") or None
+    _check_reachable(address)
     own: dict[str, Any] = {} if address else {"object_store_memory": _OBJECT_STORE, "include_dashboard": False}
     level = "WARNING" if logs else "ERROR"
     try:
@@ -101,6 +104,17 @@ def _connect(ray: Any, address: str | None, logs: bool) -> None:
         raise InputError(_connection_problem(address, str(error))) from error
     # Ray has no public switch for what it prints on stdout when an actor dies. The scheduler says it in one line.
     ray._private.worker._worker_logs_enabled = logs
+
+
+def _check_reachable(address: str | None) -> None:
+    """Ray would try for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not (colon and port.isdigit()):
+        return  # none, or a name such as "auto"
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except OSError as error:
+        raise InputError(f"there is no Ray cluster at {address}: {first_line(error)}") from error
 
 
 def _connection_problem(address: str | None, message: str) -> str:
