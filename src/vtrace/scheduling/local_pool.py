@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -57,10 +58,8 @@ class _Process:
             log(f"[worker {seat + 1}] {line.rstrip()}")
 
     def send(self, message: Any) -> None:
-        try:
+        with suppress(OSError):  # if it is dead, the next `wait` reports it
             self.connection.send(message)
-        except OSError:
-            pass  # it is dead, which the next `wait` reports
 
     def end(self) -> str:
         """Kill what is left of it, and say how it ended."""

@@ -22,7 +22,7 @@ from itertools import count
 from typing import Any, Literal
 
 from ..errors import ModelError
-from .tasks import Died, Done, Event, Failed, Finished, Outcome, Pool, Raised, Ready, Refused, Task
+from .tasks import Died, Done, Event, Failed, Finished, TaskOutcome, Pool, Raised, Ready, Refused, Task
 
 TASKS_AHEAD = 2  # of a worker: the one it works on, and the next
 KILLS_PER_TASK = 3
@@ -80,6 +80,7 @@ class Scheduler:
         self._order = count()  # of tasks that cost the same
         self._kills: Counter[str] = Counter()
         self._deaths = 0  # since a task was last done
+        self._end = ""  # why no worker can live
         self._most_deaths = max(FAILURES_IN_A_ROW, STARTS_PER_SEAT * workers)
 
     @property
@@ -87,21 +88,36 @@ class Scheduler:
         """Number of workers that can work."""
         return sum(seat.ready for seat in self._seats.values())
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+    def meet(self) -> Any:
+        """Start all workers, and return the greeting of the first one that is ready."""
+        self._start_workers(len(self._free))
+        while not self.ready:
+            if self.draining:
+                raise KeyboardInterrupt
+            list(self._events())
+        return next(seat.greeting for seat in self._seats.values() if seat.ready)
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[TaskOutcome]:
         """Outcomes in the order in which they arrive. Ends early if `drain` was called."""
         for task in tasks:
             self._push(task)
         while self._left():
             if self.draining and not any(seat.tasks for seat in self._seats.values()):
                 return
-            self._start_workers()
+            self._start_workers(self._left())
             self._hand_out()
-            for event in self.pool.wait(WAITING_SECONDS):
-                yield from self._handle(event)
+            yield from self._events()
 
     def drain(self) -> None:
         """Hand out no more tasks, and let workers finish what they are working on."""
         self.draining = True
+
+    def _events(self) -> Iterator[TaskOutcome]:
+        """Whatever was done is passed on before the run ends."""
+        for event in self.pool.wait(WAITING_SECONDS):
+            yield from self._handle(event)
+        if self._end:
+            raise NoWorkersError(self._end)
 
     def _push(self, task: Task) -> None:
         heapq.heappush(self._queue, (-task.cost, next(self._order), task))
@@ -109,8 +125,8 @@ class Scheduler:
     def _left(self) -> int:
         return len(self._queue) + sum(len(seat.tasks) for seat in self._seats.values())
 
-    def _start_workers(self) -> None:
-        while self._free and len(self._seats) < self._left() and not self.draining:
+    def _start_workers(self, wanted: int) -> None:
+        while self._free and len(self._seats) < wanted and not self.draining:
             self._start(self._free.pop(), _Seat())
 
     def _start(self, number: int, seat: _Seat) -> None:
@@ -130,7 +146,7 @@ class Scheduler:
                     seat.tasks.append(task)
                     self.pool.submit(number, self._prepare(task, seat.greeting))
 
-    def _handle(self, event: Event) -> Iterator[Outcome]:
+    def _handle(self, event: Event) -> Iterator[TaskOutcome]:
         if event.seat not in self._seats:
             return  # of a worker that was stopped while its pool reported several events
         match event:
@@ -141,28 +157,25 @@ class Scheduler:
                 self._give_up(reason)
             case Finished(number, value):
                 self._deaths = 0
-                seat = self._seats[number]
-                seat.failures = 0
-                yield Done(seat.tasks.pop(0), value)
-                self._after(number)
+                self._seats[number].failures = 0
+                yield from self._report(number, Done(self._seats[number].tasks.pop(0), value))
             case Raised(number, reason):
                 seat = self._seats[number]
                 seat.failures += 1
-                yield Failed(seat.tasks.pop(0), reason)
-                if seat.failures == FAILURES_IN_A_ROW:
+                yield from self._report(number, Failed(seat.tasks.pop(0), reason))
+                if seat.failures == FAILURES_IN_A_ROW and not self.draining:
                     self.pool.stop(number)
                     self._lose(number, "replaced", f"{FAILURES_IN_A_ROW} tasks in a row failed: {reason}")
                     self._free.append(number)
-                else:
-                    self._after(number)
             case Died(number, reason):
                 yield from self._bury(number, reason)
 
-    def _after(self, number: int) -> None:
+    def _report(self, number: int, outcome: TaskOutcome) -> Iterator[TaskOutcome]:
         """While draining, a worker ends with the task that it was working on."""
         if self.draining:
             self.pool.stop(number)
             del self._seats[number]
+        yield outcome
 
     def _welcome(self, event: Ready) -> None:
         seat = self._seats[event.seat]
@@ -174,7 +187,7 @@ class Scheduler:
         seat.ready, seat.greeting = True, event.greeting
         self._notice(event.seat, "ready", f"process {event.process} on {event.host}")
 
-    def _bury(self, number: int, reason: str) -> Iterator[Outcome]:
+    def _bury(self, number: int, reason: str) -> Iterator[TaskOutcome]:
         seat = self._seats[number]
         if not seat.ready:
             self._lose(number, "died", reason)
@@ -193,7 +206,7 @@ class Scheduler:
         self._lose(number, "died", reason)
         self._free.append(number)
         if self._deaths == self._most_deaths:
-            raise NoWorkersError(f"workers keep dying, the last {self._deaths} without finishing anything: {reason}")
+            self._end = f"workers keep dying, the last {self._deaths} without finishing anything: {reason}"
 
     def _lose(self, number: int, state: WorkerState, reason: str) -> None:
         """A worker is gone. Its tasks are queued again."""
@@ -204,4 +217,4 @@ class Scheduler:
     def _give_up(self, reason: str) -> None:
         """Its seat stays empty. If that was the last one, so does the run."""
         if not self._seats and not self._free:
-            raise NoWorkersError(f"no worker can start: {reason}")
+            self._end = f"no worker can start: {reason}"

@@ -49,7 +49,7 @@ class SimulatedPool:
     def start(self, seat: int) -> None:
         slow = self._random.random() < self.costs.slow_workers
         ready = self.clock + self.costs.start
-        lives = self._random.expovariate(1 / self.costs.between_failures)
+        lives = self._random.expovariate(1.0) * self.costs.between_failures
         worker = _SimulatedWorker(self.clock + lives, self.costs.slowdown if slow else 1.0, ready)
         self._workers[seat] = worker
         self._report(worker, worker.dies_at, Died(seat, "simulated failure"))
@@ -84,5 +84,3 @@ class SimulatedPool:
 
     def close(self) -> None:
         self._workers.clear()
-
-

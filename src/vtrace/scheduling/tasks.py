@@ -32,7 +32,7 @@ class Failed:
     reason: str
 
 
-Outcome = Done | Failed
+TaskOutcome = Done | Failed
 
 
 @dataclass(frozen=True)

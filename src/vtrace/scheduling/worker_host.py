@@ -24,7 +24,8 @@ class WorkerHost:
         sys.stdout = sys.stderr  # what a worker prints belongs in its log, never among the driver's results
         module, _, function = self._recipe.factory.partition(":")
         try:
-            worker = getattr(import_module(module), function)(**self._recipe.arguments)
+            home = import_module(module)
+            worker = getattr(home, function)(**self._recipe.arguments)
         except VTraceError as error:
             return Refused(self._seat, str(error))
         self._worker = worker
