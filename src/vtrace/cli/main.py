@@ -20,6 +20,7 @@ from .credit import CREDIT_EXAMPLES, credit_command
 from .doctor import DOCTOR_EXAMPLE, doctor_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
 from .explain import EXPLAIN_EXAMPLES, explain_command
+from .merge import MERGE_EXAMPLES, merge_command
 from .methods import METHODS_EXAMPLE, methods_command
 from .models import MODELS_EXAMPLE, models_command
 from .serve import SERVE_EXAMPLES, serve_command
@@ -41,6 +42,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES)(compare_command)
 app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
 app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
+app.command("merge", epilog=MERGE_EXAMPLES)(merge_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)
 app.command("study", epilog=STUDY_EXAMPLES)(study_command)
 app.command("credit", epilog=CREDIT_EXAMPLES)(credit_command)

@@ -36,13 +36,15 @@ class Layer:
         return replace(self, **moved)
 
     def whole(self, part: Tensor) -> Tensor:
-        """A sum over all heads, from the sum over those of this process. Changes `part`."""
-        if self.group is not None:
-            torch.distributed.all_reduce(part, group=self.group)
+        """A sum over all heads, from the sum over those of this process. May change `part`."""
+        if self.group is None:
+            return part
+        part = part.contiguous()
+        torch.distributed.all_reduce(part, group=self.group)
         return part
 
     def mean(self, part: Tensor) -> Tensor:
-        """A mean over all heads, from the mean over those of this process. Changes `part`."""
+        """A mean over all heads, from the mean over those of this process. May change `part`."""
         return part if self.group is None else self.whole(part).div_(self.group.size())
 
 
