@@ -68,6 +68,7 @@ def test_the_stand_in_refuses_what_pytorch_refuses():
             one.numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_no_method_mixes_devices(gpus, name, random_lvlm, fresh, whole):
     target = find_target(fresh, "answer")
