@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from torch import Tensor
 
 from ..errors import InputError
 from ..system.presentation import Presentable
@@ -16,6 +15,7 @@ from ..types import Box, Calibration, Panel, Target, Trace
 from .options import Options
 from .pipeline import log_scores_of, score
 from .shares import to_shares
+from .triangle import Triangle
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Attribution(Presentable):
     calibration: Calibration
     details: Mapping[str, Any] = field(default_factory=dict)  # further results of the method
     likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
-    pairwise: Tensor | None = None  # T,T: W, source by receiver
+    pairwise: Triangle | None = None  # W; `pairwise.dense()` is T,T, source by receiver
 
     @property
     def image_share(self) -> float:
@@ -128,7 +128,7 @@ class Attribution(Presentable):
         targets = [Target("token", (p,)) for p in range(self.trace.prompt_length, len(self.trace))]
         return log_scores_of(self._matrix(), targets, Options.of(self.options)).cpu().numpy()
 
-    def _matrix(self) -> Tensor:
+    def _matrix(self) -> Triangle:
         if self.pairwise is None:
             raise InputError("this attribution has scores only; save it with its matrix to change the target")
         return self.pairwise

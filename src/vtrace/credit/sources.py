@@ -18,6 +18,7 @@ from ..attribution.multihop import log_scores
 from ..attribution.pairwise import PairwiseMatrix
 from ..attribution.pipeline import receiver_columns
 from ..attribution.shares import relative_to_inputs
+from ..attribution.triangle import Triangle
 from ..errors import ModelError
 from ..lvlm.layer import Layer
 from ..lvlm.model import Lvlm
@@ -57,7 +58,7 @@ def _vtrace(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
     return [_all_paths(lvlm, rollout, matrix.finish()) for rollout, matrix in zip(part.rollouts, matrices, strict=True)]
 
 
-def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Tensor) -> ResponseScores:
+def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Triangle) -> ResponseScores:
     receivers = receiver_columns(len(rollout), [rollout.target]).to(pairwise.device)
     logs = log_scores(pairwise, receivers)[:, 0].cpu().numpy()
     return _of_positions(lvlm, rollout, relative_to_inputs(logs, list(rollout.scored)).values)

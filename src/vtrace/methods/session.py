@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..attribution.pairwise import PairwiseMatrix
+from ..attribution.triangle import Triangle
 from ..errors import InputError
 from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import Gradient, differentiate
@@ -89,12 +90,12 @@ class TraceSession:
         """log p of every response token: n."""
         return self._record().clean if self._keep_layers else self._streamed_clean()
 
-    def pairwise(self, centring: bool = True) -> Tensor:
-        """W of stage 1, source by receiver: T,T."""
+    def pairwise(self, centring: bool = True) -> Triangle:
+        """W of stage 1."""
         if not self._keep_layers:
             return self._stream(centring).pairwise
 
-        def fold() -> Tensor:
+        def fold() -> Triangle:
             matrix = self._empty_matrix(centring)
             for layer in self.layers():
                 matrix.add(layer)
@@ -185,5 +186,5 @@ class TraceSession:
 class _Streamed(NamedTuple):
     """What a streaming pass keeps."""
 
-    pairwise: Tensor
+    pairwise: Triangle
     clean: Tensor

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ..attribution.result import Attribution
+from ..attribution.triangle import Triangle
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
 from ..system.files import read_json
@@ -99,7 +100,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
         "trace": trace_document(attribution.trace, pictures=whole),
-        "pairwise": None if pairwise is None else encode_triangle(pairwise),
+        "pairwise": None if pairwise is None else encode_triangle(pairwise.dense()),
     }
 
 
@@ -179,7 +180,7 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         method=document["method"],
         details=document.get("details", {}),
         likelihoods=None if likelihoods is None else np.array(likelihoods),
-        pairwise=None if pairwise is None else decode_triangle(pairwise),
+        pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise)),
     )
 
 

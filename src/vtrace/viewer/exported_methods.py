@@ -57,7 +57,7 @@ def export_methods(results: Sequence[Attribution]) -> ExportedMethods:
         if result.pairwise is None:
             entry["exported"].append(_fixed(result))
         else:
-            entry["matrix"] = _place(tensors, result.pairwise)
+            entry["matrix"] = _place(tensors, result.pairwise.dense())
     depth = choose_depth(sum(len(tensor) * (len(tensor) - 1) // 2 for tensor in tensors), BUDGET)
     return ExportedMethods(_labelled(list(entries.values())), [encode_triangle(tensor, depth) for tensor in tensors])
 
