@@ -10,13 +10,17 @@ import torch
 from torch import Tensor
 
 from ..attribution.pairwise import PairwiseMatrix
-from ..attribution.triangle import Triangle
+from ..attribution.memory_plan import MemoryPlan, plan_memory
+from ..attribution.triangle import Triangle, edge_count
 from ..errors import InputError
 from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import Gradient, differentiate
 from ..lvlm.layer import Layer
 from ..lvlm.model import Lvlm
 from ..lvlm.seam import Seam
+from ..system.byte_count import parse_bytes
+from ..system.peak_memory import memory_in_use
+from ..system.scratch_file import ScratchFile
 from ..tracing.perturbation import Perturbation
 from ..tracing.prompt import encode_trace
 from ..types import Progress, ReadAt, Target, Trace, silent
@@ -43,21 +47,33 @@ class TraceSession:
         lvlm: the whole model, for methods that change the picture.
         keep_layers: keep queries, keys, values and residuals of the instrumented pass for all methods; otherwise
             every layer is added to W as it is computed and then dropped, which needs less memory.
+        memory: what the process (on a GPU: the model's GPU) may use, such as "4GB"; if W would exceed it, W is kept in
+            a file.
     """
 
     def __init__(
-        self, seam: Seam, trace: Trace, arguments: Arguments, lvlm: Lvlm | None = None, *, keep_layers: bool = True
+        self,
+        seam: Seam,
+        trace: Trace,
+        arguments: Arguments,
+        lvlm: Lvlm | None = None,
+        *,
+        keep_layers: bool = True,
+        memory: str | int | None = None,
     ):
         self.seam, self.trace, self.arguments = seam, trace, arguments
         self.progress: Progress = silent
         self._lvlm, self._keep_layers = lvlm, keep_layers
         self._clock = StageClock()
         self._radius: float | None = None  # of the perturbation that is kept
+        self._spills = memory is not None and self._plan(parse_bytes(memory)).spills
 
     @classmethod
-    def open(cls, lvlm: Lvlm, trace: Trace, *, keep_layers: bool = True) -> TraceSession:
+    def open(
+        cls, lvlm: Lvlm, trace: Trace, *, keep_layers: bool = True, memory: str | int | None = None
+    ) -> TraceSession:
         """Encode the trace and open a session."""
-        return cls(lvlm.seam, trace, encode_trace(lvlm, trace), lvlm, keep_layers=keep_layers)
+        return cls(lvlm.seam, trace, encode_trace(lvlm, trace), lvlm, keep_layers=keep_layers, memory=memory)
 
     @property
     def lvlm(self) -> Lvlm:
@@ -180,7 +196,18 @@ class TraceSession:
         """Template and response positions are not centred."""
         kinds = [self.trace.positions("image"), self.trace.positions("question")] if centring else []
         groups = [torch.tensor(positions, dtype=torch.long) for positions in kinds]
-        return PairwiseMatrix(len(self.trace), groups, self.device)
+        return PairwiseMatrix(len(self.trace), groups, self.device, self._file_rows() if self._spills else None)
+
+    def _file_rows(self) -> Triangle:
+        """Zeros in a file that is freed with them."""
+        file = ScratchFile(edge_count(len(self.trace)))
+        return Triangle.on(file.numbers, len(self.trace), file.release)
+
+    def _plan(self, budget: int) -> MemoryPlan:
+        """What one explanation will need; a budget that is too small is an error."""
+        embeds = self.arguments["inputs_embeds"]
+        text, device = self.seam.decoder.config, "cuda" if embeds.is_cuda else "cpu"
+        return plan_memory(text, len(self.trace), embeds.element_size(), device, memory_in_use(embeds.device), budget)
 
 
 class _Streamed(NamedTuple):

@@ -1,0 +1,63 @@
+"""What one explanation needs in memory, and whether W has to be kept in a file."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from ..errors import InputError
+from ..lvlm.families.family import ModelConfig
+from ..system.byte_count import format_bytes
+from .attention import BLOCK_BYTES, LEAST_RECEIVERS
+from .triangle import BLOCK, edge_count
+
+Device = Literal["cpu", "cuda"]
+KEPT_SHARE, KEPT_BYTES = 0.4, 128 << 20  # freed memory that the allocator keeps: pieces below 32 MB on a CPU
+LOGIT_ROWS = 256  # predictors whose logits are computed together
+
+
+class MemoryPlan(NamedTuple):
+    """Memory of one explanation, in bytes."""
+
+    in_use: int  # before it begins: libraries and weights
+    working: int  # activations of one pass, and buffers
+    matrix: int  # W
+    spills: bool  # W is kept in a file
+
+    @property
+    def total(self) -> int:
+        return self.in_use + self.working + (0 if self.spills else self.matrix)
+
+    @property
+    def disk(self) -> int:
+        return self.matrix if self.spills else 0
+
+
+def plan_memory(
+    text: ModelConfig, tokens: int, bytes_per_number: float, device: Device, in_use: int, budget: int | None
+) -> MemoryPlan:
+    """Decide where W is kept. A budget that is too small even with W in a file is an error that says the least."""
+    working, matrix = working_bytes(text, tokens, bytes_per_number, device), 4 * edge_count(tokens)
+    plan = MemoryPlan(in_use, working, matrix, budget is not None and in_use + working + matrix > budget)
+    if budget is not None and plan.total > budget:
+        raise InputError(
+            f"{tokens:,} tokens do not fit into {format_bytes(budget)}: at least {format_bytes(plan.total)} are needed, "
+            f"{format_bytes(in_use)} for libraries and weights and {format_bytes(working)} for one pass; allow more memory"
+        )
+    return plan
+
+
+def working_bytes(text: ModelConfig, tokens: int, bytes_per_number: float, device: Device) -> int:
+    """Activations and buffers at the widest point of an explanation, without W."""
+    heads, width = text.num_attention_heads, text.hidden_size
+    size = getattr(text, "head_dim", None) or width // heads
+    queries, keys = heads * size, text.num_key_value_heads * size
+    inner = max(getattr(text, "intermediate_size", 0) or 0, getattr(text, "moe_intermediate_size", 0) or 0)
+    # The instrumented pass reads a layer while its inputs are alive: embeddings, residual, its normed copy, update.
+    layer = tokens * (4 * width + 2 * queries + 2 * keys) * bytes_per_number
+    read = 4 * tokens * (width + 2 * queries + keys)  # in float32: directions, their readings, queries, values
+    blocks = 4 * max(BLOCK_BYTES[device], 4 * LEAST_RECEIVERS * heads * tokens)  # two buffers that grow by doubling
+    padded = tokens * (5 * width + 3 * inner) * bytes_per_number  # two kinds of embeddings, and the feed-forward block
+    paths = 16 * BLOCK * tokens  # one block of W in float64, and its product
+    activations = max(layer + read + blocks, padded, paths)
+    logits = 8 * LOGIT_ROWS * text.vocab_size
+    return int(activations + min(KEPT_SHARE * activations, KEPT_BYTES) + logits)
