@@ -8,6 +8,7 @@ instrumented pass from one length to the next.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -27,7 +28,6 @@ from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import run_stages
 from vtrace.attribution.requirements import examine
 from vtrace.methods.session import TraceSession
-from vtrace.system.byte_count import parse_bytes
 from vtrace.tracing.targets import find_target
 
 LENGTHS = (1024, 4096, 8192, 16_384, 32_768)
@@ -88,7 +88,7 @@ def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 2,
             ),
         }
-        for a, b in zip(rows, rows[1:], strict=False)
+        for a, b in itertools.pairwise(rows)
     ]
 
 
@@ -110,10 +110,10 @@ def main() -> None:
         print(json.dumps({"memory": args.memory, "rows": rows, "growth": growth(rows)}, indent=1))
         return
     print(f"memory budget: {args.memory or 'none'}; {torch.get_num_threads()} threads")
-    print(f"{'tokens':>7} {'explanation [s]':>16} {'instrumented [s]':>17} {'peak [MB]':>10} {'predicted':>10} {'disk':>6}")
+    print(f"{'tokens':>7} {'all [s]':>8} {'instrumented [s]':>17} {'peak [MB]':>10} {'predicted':>10} {'disk':>6}")
     for row in rows:
         print(
-            f"{row['tokens']:7d} {row['seconds']:16.1f} {row['instrumented_seconds']:17.1f} {row['peak_mb']:10d} "
+            f"{row['tokens']:7d} {row['seconds']:8.1f} {row['instrumented_seconds']:17.1f} {row['peak_mb']:10d} "
             f"{row['predicted_mb']:10d} {row['disk_mb']:6d}"
         )
     for step in growth(rows):

@@ -47,8 +47,8 @@ class Decoder(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         config = Qwen3VLTextConfig(
-            vocab_size=VOCABULARY, hidden_size=768, intermediate_size=2560, num_hidden_layers=14, num_attention_heads=12,
-            num_key_value_heads=4, head_dim=64, tie_word_embeddings=True,
+            vocab_size=VOCABULARY, hidden_size=768, intermediate_size=2560, num_hidden_layers=14,
+            num_attention_heads=12, num_key_value_heads=4, head_dim=64, tie_word_embeddings=True,
             rope_parameters=dict(
                 rope_type="default", rope_theta=1e6, mrope_section=[12, 10, 10], mrope_interleaved=True
             ),

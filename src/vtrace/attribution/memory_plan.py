@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+import torch
+
 from ..errors import InputError
 from ..lvlm.families.family import ModelConfig
 from ..system.byte_count import format_bytes
@@ -40,10 +42,15 @@ def plan_memory(
     plan = MemoryPlan(in_use, working, matrix, budget is not None and in_use + working + matrix > budget)
     if budget is not None and plan.total > budget:
         raise InputError(
-            f"{tokens:,} tokens do not fit into {format_bytes(budget)}: at least {format_bytes(plan.total)} are needed, "
-            f"{format_bytes(in_use)} for libraries and weights and {format_bytes(working)} for one pass; allow more memory"
+            f"{tokens:,} tokens do not fit into {format_bytes(budget)} of memory; allow at least "
+            f"{format_bytes(plan.total)}: {format_bytes(in_use)} for libraries and weights, and "
+            f"{format_bytes(working)} for one pass"
         )
     return plan
+
+
+def kind_of(device: torch.device) -> Device:
+    return "cuda" if device.type == "cuda" else "cpu"
 
 
 def working_bytes(text: ModelConfig, tokens: int, bytes_per_number: float, device: Device) -> int:

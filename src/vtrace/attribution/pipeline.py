@@ -46,7 +46,18 @@ def run_stages(model: TracedModel, target: Target, options: Options) -> Explaine
 
 def score(trace: Trace, target: Target, pairwise: Triangle, likelihoods: np.ndarray | None, options: Options) -> Shares:
     """Stages 2 and 3: all paths, then image and text on one scale. Needs no model."""
-    logs = log_scores_of(pairwise, [target], options)[:, 0].cpu().numpy()
+    return score_all(trace, [target], pairwise, likelihoods, options)[0]
+
+
+def score_all(
+    trace: Trace, targets: Sequence[Target], pairwise: Triangle, likelihoods: np.ndarray | None, options: Options
+) -> list[Shares]:
+    """The same for several targets, for which W is read only once."""
+    logs = log_scores_of(pairwise, targets, options).cpu().numpy()
+    return [_shares(trace, target, logs[:, k], likelihoods, options) for k, target in enumerate(targets)]
+
+
+def _shares(trace: Trace, target: Target, logs: np.ndarray, likelihoods: np.ndarray | None, options: Options) -> Shares:
     raw = relative_to_inputs(logs, trace.inputs)
     if likelihoods is not None and options.calibrate_on == "target":
         likelihoods = likelihoods[:, [p - trace.prompt_length for p in target.positions]]

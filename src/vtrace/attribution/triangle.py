@@ -11,6 +11,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 BLOCK = 128  # receivers; path sums keep one exponent for each block
+LARGEST_SAVED = 4096  # tokens; the W of more would make a file of hundreds of megabytes
 
 
 class RowBlock(NamedTuple):

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..attribution.memory_plan import MemoryPlan, kind_of, plan_memory
 from ..attribution.pairwise import PairwiseMatrix
-from ..attribution.memory_plan import MemoryPlan, plan_memory
 from ..attribution.triangle import Triangle, edge_count
 from ..errors import InputError
 from ..lvlm.families.family import Arguments
@@ -206,7 +206,7 @@ class TraceSession:
     def _plan(self, budget: int) -> MemoryPlan:
         """What one explanation will need; a budget that is too small is an error."""
         embeds = self.arguments["inputs_embeds"]
-        text, device = self.seam.decoder.config, "cuda" if embeds.is_cuda else "cpu"
+        text, device = self.seam.decoder.config, kind_of(embeds.device)
         return plan_memory(text, len(self.trace), embeds.element_size(), device, memory_in_use(embeds.device), budget)
 
 
