@@ -14,6 +14,8 @@ from vtrace.attribution.memory_plan import kind_of, plan_memory, working_bytes
 from vtrace.attribution.multihop import log_scores
 from vtrace.attribution.triangle import BLOCK, Triangle, block_rows, edge_count
 from vtrace.errors import InputError
+from vtrace.lvlm.batch_size import Workload, workload_of
+from vtrace.lvlm.model import Lvlm
 from vtrace.methods import session as session_module
 from vtrace.methods.session import TraceSession
 from vtrace.system.scratch_file import ScratchFile
@@ -108,13 +110,8 @@ def test_layers_add_up_whatever_blocks_they_come_in():
     assert edge_count(LENGTH) < 0.75 * LENGTH**2  # half, and one block on the diagonal
 
 
-@pytest.mark.parametrize("shared", [1, BLOCK, BLOCK + 17])
-def test_a_triangle_can_begin_as_that_of_a_shorter_sequence(shared):
-    given, found = in_memory(random_edges("growing", BLOCK + 30)), Triangle.zeros(LENGTH)
-    found.begin_as(given, shared)
-    expected = torch.zeros(LENGTH, LENGTH)
-    expected[:shared, :shared] = given.dense()[:shared, :shared]
-    assert torch.equal(found.dense(), expected)
+def workload(lvlm: Lvlm) -> Workload:
+    return workload_of(lvlm.model.config.text_config, lvlm.model.dtype)
 
 
 @pytest.fixture
@@ -122,7 +119,7 @@ def tight(pinhole, trace, monkeypatch) -> int:
     """The largest budget with which W of the embedded example goes to a file, if nothing else were in use."""
     monkeypatch.setattr(session_module, "memory_in_use", lambda device: 0)
     matrix = 4 * edge_count(len(trace))
-    return working_bytes(pinhole.model.config.text_config, len(trace), 4, kind_of(pinhole.device)) + matrix - 1
+    return working_bytes(workload(pinhole), len(trace), kind_of(pinhole.device)) + matrix - 1
 
 
 @pytest.mark.parametrize("options", [{}, {"hops": 2}, {"multihop": False}, {"gamma": 0.4, "calibrate": False}], ids=str)
@@ -156,10 +153,10 @@ def test_several_targets_at_once_are_one_at_a_time(attribution):
 
 
 def test_a_budget_below_the_least_names_the_least(pinhole, trace):
-    text = pinhole.model.config.text_config
-    least = working_bytes(text, 1000, 4, "cpu") + 5_000_000
-    assert plan_memory(text, 1000, 4, "cpu", 5_000_000, least).spills
+    work = workload(pinhole)
+    least = working_bytes(work, 1000, "cpu") + 5_000_000
+    assert plan_memory(work, 1000, "cpu", 5_000_000, least).spills
     with pytest.raises(InputError, match=r"^1,000 tokens do not fit into .*; allow at least .*5 MB for libraries.*$"):
-        plan_memory(text, 1000, 4, "cpu", 5_000_000, least - 1)
+        plan_memory(work, 1000, "cpu", 5_000_000, least - 1)
     with pytest.raises(InputError, match="allow at least"):
         vtrace.attribute(pinhole, trace, memory="1MB")

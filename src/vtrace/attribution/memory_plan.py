@@ -7,13 +7,13 @@ from typing import Literal, NamedTuple
 import torch
 
 from ..errors import InputError
-from ..lvlm.families.family import ModelConfig
+from ..lvlm.batch_size import Workload
 from ..system.byte_count import format_bytes
 from .attention import BLOCK_BYTES, LEAST_RECEIVERS
 from .triangle import BLOCK, edge_count
 
 Device = Literal["cpu", "cuda"]
-KEPT_SHARE, KEPT_BYTES = 0.4, 128 << 20  # freed memory that the allocator keeps: pieces below 32 MB on a CPU
+SLACK_SHARE, SLACK_BYTES = 0.4, 128 << 20  # freed memory that the allocator keeps: pieces below 32 MB on a CPU
 LOGIT_ROWS = 256  # predictors whose logits are computed together
 
 
@@ -34,11 +34,9 @@ class MemoryPlan(NamedTuple):
         return self.matrix if self.spills else 0
 
 
-def plan_memory(
-    text: ModelConfig, tokens: int, bytes_per_number: float, device: Device, in_use: int, budget: int | None
-) -> MemoryPlan:
+def plan_memory(work: Workload, tokens: int, device: Device, in_use: int, budget: int | None) -> MemoryPlan:
     """Decide where W is kept. A budget that is too small even with W in a file is an error that says the least."""
-    working, matrix = working_bytes(text, tokens, bytes_per_number, device), 4 * edge_count(tokens)
+    working, matrix = working_bytes(work, tokens, device), 4 * edge_count(tokens)
     plan = MemoryPlan(in_use, working, matrix, budget is not None and in_use + working + matrix > budget)
     if budget is not None and plan.total > budget:
         raise InputError(
@@ -53,18 +51,16 @@ def kind_of(device: torch.device) -> Device:
     return "cuda" if device.type == "cuda" else "cpu"
 
 
-def working_bytes(text: ModelConfig, tokens: int, bytes_per_number: float, device: Device) -> int:
+def working_bytes(work: Workload, tokens: int, device: Device) -> int:
     """Activations and buffers at the widest point of an explanation, without W."""
-    heads, width = text.num_attention_heads, text.hidden_size
-    size = getattr(text, "head_dim", None) or width // heads
-    queries, keys = heads * size, text.num_key_value_heads * size
-    inner = max(getattr(text, "intermediate_size", 0) or 0, getattr(text, "moe_intermediate_size", 0) or 0)
     # The instrumented pass reads a layer while its inputs are alive: embeddings, residual, its normed copy, update.
-    layer = tokens * (4 * width + 2 * queries + 2 * keys) * bytes_per_number
-    read = 4 * tokens * (width + 2 * queries + keys)  # in float32: directions, their readings, queries, values
-    blocks = 4 * max(BLOCK_BYTES[device], 4 * LEAST_RECEIVERS * heads * tokens)  # two buffers that grow by doubling
-    padded = tokens * (5 * width + 3 * inner) * bytes_per_number  # two kinds of embeddings, and the feed-forward block
+    layer = tokens * (4 * work.width + 2 * work.queries + 2 * work.cached) * work.item
+    # What is read, in float32: directions, what heads read along them, queries, values.
+    read = 4 * tokens * (work.width + 2 * work.queries + work.cached)
+    blocks = 4 * max(BLOCK_BYTES[device], 4 * LEAST_RECEIVERS * work.heads * tokens)  # two buffers, doubled when full
+    # A padded pass has two kinds of embeddings, residual, its normed copy, and the feed-forward block.
+    padded = tokens * (5 * work.width + 3 * work.inner) * work.item
     paths = 16 * BLOCK * tokens  # one block of W in float64, and its product
     activations = max(layer + read + blocks, padded, paths)
-    logits = 8 * LOGIT_ROWS * text.vocab_size
-    return int(activations + min(KEPT_SHARE * activations, KEPT_BYTES) + logits)
+    logits = 8 * LOGIT_ROWS * work.vocabulary
+    return int(activations + min(SLACK_SHARE * activations, SLACK_BYTES) + logits)

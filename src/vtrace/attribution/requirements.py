@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import ModelError
+from ..lvlm.batch_size import workload_of
 from ..lvlm.checkpoint import build_without_weights, find_checkpoint, read_config
 from ..lvlm.families.family import Family, ModelConfig
 from ..lvlm.families.supported import family_of, has_pictures
@@ -107,11 +108,11 @@ def requirements_of(
     model, text = build_without_weights(config, family), config.get_text_config()
     decoder = family.decoder(model)
     item = max(2.0, BYTES_PER_WEIGHT[dtype])  # quantised models compute in half precision
-    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    work = workload_of(text, torch.float32 if item == 4 else torch.bfloat16)
     weights = int(_weights(model, BYTES_PER_WEIGHT[dtype], item))
-    cache = int(2 * text.num_hidden_layers * text.num_key_value_heads * size * tokens * item)
+    cache = int(2 * work.layers * work.cached * tokens * work.item)
     libraries = memory_in_use(torch.device("cpu")) if device == "cpu" else 0
-    plan = plan_memory(text, tokens, item, device, libraries + weights, budget)
+    plan = plan_memory(work, tokens, device, libraries + weights, budget)
     passes = "4 forward passes (1 instrumented)" if has_pictures(family) else "1 forward pass (instrumented)"
     return {
         "tokens": tokens,

@@ -81,15 +81,6 @@ class Triangle:
             mine[:, : given.shape[1]] += given.to(mine.device)
             self._release(block)
 
-    def begin_as(self, other: Triangle, length: int) -> None:
-        """Copy the first receivers from another triangle."""
-        for (rows, own), (_, given) in zip(self.blocks(), other.blocks(), strict=False):
-            count = min(rows.stop, length) - rows.start
-            if count <= 0:
-                return
-            seen = rows.start + count
-            own[:count, :seen] = given[:count, :seen]
-
     def average(self, layers: int) -> None:
         """Turn a sum over layers into W: no position is its own source, and edges are means."""
         self._largest = 0.0

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from ..system.byte_count import parse_bytes
+from ..system.processes import is_first_process
 from .options import (
     BudgetOption,
     ChatOption,
-    DeviceOption,
     DtypeOption,
     ExampleOption,
     HtmlFileOption,
@@ -21,6 +21,7 @@ from .options import (
     PngFileOption,
     QuietOption,
     ResponseOption,
+    SplitDeviceOption,
     TargetOption,
     TracedModelOption,
     TraceOption,
@@ -40,6 +41,7 @@ Examples:\n
   vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
   vtrace explain --trace saved.json --target "sentence 2"\n
   vtrace explain --trace long.json --memory 4GB\n
+  torchrun --nproc-per-node 2 -m vtrace.cli explain --device tensor-parallel\n
   vtrace explain --json - | jq .top
 """
 
@@ -77,7 +79,7 @@ def explain_command(
     memory: MemoryOption = "",
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
-    device: DeviceOption = "",
+    device: SplitDeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Explain which image patches and words one response relied on."""
@@ -108,6 +110,8 @@ def explain_command(
         passes = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
         report(0, 0, f"Tracing {len(frozen)} tokens: {passes}")
         attribution = attribute(lvlm, frozen, target, memory=memory or None, **vars(options))
+        if not is_first_process():  # all have the same results
+            return
         written = [save(frozen, save_trace, "json")] if save_trace else []
         written += [save(attribution, html, "html")] if html else []
         written += [save(attribution, png, "png")] if png else []

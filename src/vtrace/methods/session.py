@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -13,11 +13,13 @@ from ..attribution.memory_plan import MemoryPlan, kind_of, plan_memory
 from ..attribution.pairwise import PairwiseMatrix
 from ..attribution.triangle import Triangle, edge_count
 from ..errors import InputError
+from ..lvlm.batch_size import workload_of
 from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import Gradient, differentiate
-from ..lvlm.layer import Layer
+from ..lvlm.layer import Layer, LayersOn
 from ..lvlm.model import Lvlm
 from ..lvlm.seam import Seam
+from ..system.batches import consecutive
 from ..system.byte_count import parse_bytes
 from ..system.peak_memory import memory_in_use
 from ..system.scratch_file import ScratchFile
@@ -66,6 +68,7 @@ class TraceSession:
         self._lvlm, self._keep_layers = lvlm, keep_layers
         self._clock = StageClock()
         self._radius: float | None = None  # of the perturbation that is kept
+        self._limited = memory is not None
         self._spills = memory is not None and self._plan(parse_bytes(memory)).spills
 
     @classmethod
@@ -98,9 +101,9 @@ class TraceSession:
         """Positions at which the target is read."""
         return torch.tensor(target.receivers(read_at), device=self.device)
 
-    def layers(self) -> list[Layer]:
-        """All layers of one instrumented pass: linear in T, no attention maps."""
-        return self._record().layers
+    def layers(self) -> Sequence[Layer]:
+        """All layers of one instrumented pass, on the session's device: linear in T, no attention maps."""
+        return LayersOn(self._record().layers, self.device)
 
     def clean(self) -> Tensor:
         """log p of every response token: n."""
@@ -113,7 +116,7 @@ class TraceSession:
 
         def fold() -> Triangle:
             matrix = self._empty_matrix(centring)
-            for layer in self.layers():
+            for layer in self._record().layers:
                 matrix.add(layer)
             return matrix.finish()
 
@@ -124,10 +127,14 @@ class TraceSession:
 
         def measure() -> np.ndarray:
             image, text = self.trace.positions("image"), self.trace.positions("question")
-            padded = self.seam.log_probabilities_padded(
-                self.arguments, self.ids, self.trace.prompt_length, [image, text, image + text]
-            )
-            return torch.cat([self.clean()[None], padded]).cpu().numpy()
+            sets = [image, text, image + text]
+            # Batches are sized by the free memory of a GPU, which may be more than the budget.
+            parts = consecutive(sets, 1 if self._limited and self.device.type == "cuda" else len(sets))
+            padded = [
+                self.seam.log_probabilities_padded(self.arguments, self.ids, self.trace.prompt_length, part)
+                for part in parts
+            ]
+            return torch.cat([self.clean()[None], *padded]).cpu().numpy()
 
         return self._clock.share("padded passes", "padded", measure)
 
@@ -206,8 +213,9 @@ class TraceSession:
     def _plan(self, budget: int) -> MemoryPlan:
         """What one explanation will need; a budget that is too small is an error."""
         embeds = self.arguments["inputs_embeds"]
-        text, device = self.seam.decoder.config, kind_of(embeds.device)
-        return plan_memory(text, len(self.trace), embeds.element_size(), device, memory_in_use(embeds.device), budget)
+        work = workload_of(self.seam.decoder.config, embeds.dtype)
+        device, in_use = kind_of(embeds.device), memory_in_use(embeds.device)
+        return plan_memory(work, len(self.trace), device, in_use, budget)
 
 
 class _Streamed(NamedTuple):
