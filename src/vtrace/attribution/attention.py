@@ -12,6 +12,7 @@ from torch import Tensor
 from ..lvlm.layer import Layer
 
 BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for one block of weights: fits a CPU cache, or fills a GPU launch
+LEAST_RECEIVERS = 16  # in one block, however long the sequence is
 ReceiverSet = slice | Int[Tensor, " receivers"]  # a contiguous run of positions, or sorted positions
 
 
@@ -44,7 +45,7 @@ def attention_rows(layer: Layer | StackedHeads, receivers: ReceiverSet | None = 
     heads, length, _ = layer.query.shape
     wanted = slice(0, length) if receivers is None else receivers
     count = wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
-    step = min(count, max(16, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
+    step = min(count, max(LEAST_RECEIVERS, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
     scratch = Scratch()
     query, key_t = layer.query.float(), layer.key.float().mT
     for block in _split(wanted, step):

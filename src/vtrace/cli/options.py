@@ -68,6 +68,15 @@ ChatOption = Annotated[
 BudgetOption = Annotated[
     int, typer.Option("--max-new-tokens", metavar="N", min=1, help="Maximum length of a response, in tokens.")
 ]
+MemoryOption = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that an explanation may use in all, such as 4GB; a pairwise matrix that does not fit is kept in a "
+        "temporary file. Default: no limit.",
+    ),
+]
 MethodsOption = Annotated[str, typer.Option("--methods", metavar="NAMES", help=_METHODS)]
 OfferedMethodsOption = Annotated[
     str, typer.Option("--methods", metavar="NAMES", help=f"Methods that can be chosen. {_METHODS}")

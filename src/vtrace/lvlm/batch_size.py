@@ -19,6 +19,7 @@ class Workload(NamedTuple):
     inner: int  # of the MLP, or of all experts of a token
     layers: int
     heads: int
+    queries: int  # width of queries
     cached: int  # width of keys, and of values
     vocabulary: int
     item: int  # bytes of a number
@@ -34,6 +35,7 @@ def workload_of(config: ModelConfig, dtype: torch.dtype) -> Workload:
         max(getattr(config, "intermediate_size", 0) or 0, of_experts),
         config.num_hidden_layers,
         config.num_attention_heads,
+        config.num_attention_heads * size,
         config.num_key_value_heads * size,
         config.vocab_size,
         max(2, dtype.itemsize),  # quantised models compute in half precision

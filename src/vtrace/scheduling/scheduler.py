@@ -22,7 +22,7 @@ from itertools import count
 from typing import Any, Literal
 
 from ..errors import ModelError
-from .tasks import Died, Done, Event, Failed, Finished, TaskOutcome, Pool, Raised, Ready, Refused, Task
+from .tasks import Died, Done, Event, Failed, Finished, Pool, Raised, Ready, Refused, Task, TaskOutcome
 
 TASKS_AHEAD = 2  # of a worker: the one it works on, and the next
 KILLS_PER_TASK = 3
