@@ -36,10 +36,11 @@ from vtrace.tracing.targets import find_target
 from vtrace.types import Box, Kind, Patch, Span, Target, Trace
 
 RESPONSE = 256  # generated tokens
+VOCABULARY = 8192
 IMAGE, QUESTION = slice(32, -RESPONSE - 64), slice(-RESPONSE - 60, -RESPONSE - 4)
 
 
-SHAPE = dict(vocab_size=8192, hidden_size=768, intermediate_size=2560, tie_word_embeddings=True)
+SHAPE = dict(vocab_size=VOCABULARY, hidden_size=768, intermediate_size=2560, tie_word_embeddings=True)
 FAMILIES = {
     "qwen3_vl": (
         QWEN3_VL,
@@ -80,11 +81,11 @@ class Decoder(torch.nn.Module):
 class Subject:
     """One sequence of random tokens, and the passes over it."""
 
-    def __init__(self, tokens: int, family: str = "qwen3_vl"):
+    def __init__(self, tokens: int, model: torch.nn.Module | None = None, family: str = "qwen3_vl"):
         described, config = FAMILIES[family]
-        self.model = Decoder(config())
+        self.model = model or Decoder(config())
         self.seam = Seam(self.model, described, pad_id=0)
-        self.ids = torch.randint(1, 8192, (tokens,), generator=torch.Generator().manual_seed(0))
+        self.ids = torch.randint(1, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(0))
         self.start = tokens - RESPONSE
         with torch.no_grad():
             embeds = self.model.get_input_embeddings()(self.ids[None])
@@ -161,7 +162,7 @@ CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 def measure(tokens: int, repeats: int, clock: Callable[[], float], family: str) -> dict[str, Any]:
-    subject = Subject(tokens, family)
+    subject = Subject(tokens, family=family)
     runs = {
         "bare": subject.bare,
         "instrumented": subject.instrumented,
@@ -219,7 +220,7 @@ def main() -> None:
     parser.add_argument("--peak", choices=("bare", "explanation"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:
-        getattr(Subject(args.tokens[0], args.family), args.peak)()
+        getattr(Subject(args.tokens[0], family=args.family), args.peak)()
         print(high_water_mark())
         return
     rows = [measure(tokens, args.repeats, CLOCKS[args.clock], args.family) for tokens in args.tokens]

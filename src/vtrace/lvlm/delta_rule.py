@@ -8,6 +8,7 @@ chunk: each chunk says what was written into the state, and what the state befor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +33,13 @@ class GatedDeltaRule:
 
     def reader(self) -> RowReader:
         return _Reader(self).rows
+
+    def to(self, device: torch.device) -> GatedDeltaRule:
+        return GatedDeltaRule(*(part.to(device) for part in vars(self).values()))
+
+    def stacked(self, others: Sequence[GatedDeltaRule]) -> GatedDeltaRule:
+        every = [vars(rule).values() for rule in (self, *others)]
+        return GatedDeltaRule(*(torch.cat(parts) for parts in zip(*every, strict=True)))
 
 
 def normalised(x: Float[Tensor, "*any size"]) -> Float32[Tensor, "*any size"]:
@@ -59,10 +67,8 @@ class _Reader:
     def __init__(self, rule: GatedDeltaRule):
         self._rule = rule
         self._current: tuple[int, _Chunk] | None = None
-        length = rule.key.shape[1]
-        parts = [self._carried(self._chunk(start)) for start in range(0, length - CHUNK, CHUNK)]
-        self._written = [written for written, _ in parts]
-        self._carry = [carry for _, carry in parts]
+        self._written: list[Tensor] = []  # for each chunk before the current one
+        self._carry: list[Tensor] = []
 
     def rows(self, receivers: Int[Tensor, " receivers"]) -> Float32[Tensor, "heads receivers seen"]:
         chunks = receivers // CHUNK
@@ -84,6 +90,10 @@ class _Reader:
         seen = min(inside.shape[-1], out.shape[-1] - start)
         out[..., start : start + seen] = (inside * chunk.strength[:, None])[..., :seen]
         reading = query * chunk.since[:, own].exp()[..., None] - inside @ chunk.recalled
+        while len(self._written) < number:
+            written, carry = self._carried(self._chunk(len(self._written) * CHUNK))
+            self._written.append(written)
+            self._carry.append(carry)
         for before in range(number - 1, -1, -1):
             out[..., before * CHUNK : (before + 1) * CHUNK] = reading @ self._written[before]
             if before:

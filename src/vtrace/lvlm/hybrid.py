@@ -116,14 +116,21 @@ class Shifts:
 
     taps: int
     device: torch.device
+    sequences: int = 1  # whose heads follow each other
 
     def reader(self) -> RowReader:
         return self._rows
 
+    def to(self, device: torch.device) -> Shifts:
+        return Shifts(self.taps, device, self.sequences)
+
+    def stacked(self, others: Sequence[Shifts]) -> Shifts:
+        return Shifts(self.taps, self.device, self.sequences + sum(other.sequences for other in others))
+
     def _rows(self, receivers: Int[Tensor, " receivers"]) -> Float32[Tensor, "heads receivers seen"]:
         sources = torch.arange(int(receivers[-1]) + 1, device=self.device)
         back = torch.arange(self.taps, device=self.device)[:, None, None]
-        return (receivers[None, :, None] - sources == back).float()
+        return (receivers[None, :, None] - sources == back).float().repeat(self.sequences, 1, 1)
 
 
 def _convolve(conv: nn.Conv1d, start: Start, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:

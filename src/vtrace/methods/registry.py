@@ -185,6 +185,11 @@ def run_method(
             f"{name} needs softmax attention in all layers, and this model is a hybrid; use vtrace, vtrace-ordered, "
             "cage, gradient, ig, reagent or loo"
         )
+    if session.seam.group and BACKWARD in method.needs:
+        raise ModelError(
+            f"{name} cannot run on a model split over several processes, because it needs gradients; "
+            "load the model on one device, or on all GPUs with device auto"
+        )
     with running(name):
         try:
             outcome = method.run(session, target, **options)
