@@ -21,7 +21,7 @@ SPLIT = "tensor-parallel"  # the device of `load` that splits a model
 def _one_process(device: str) -> str:
     if device == SPLIT:
         raise InputError(f"--device {SPLIT} works with: vtrace explain, vtrace compare; use --device auto here")
-    return _split_or_one_process(device)
+    return device
 
 
 def _split_or_one_process(device: str) -> str:
