@@ -24,6 +24,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 from credit_report import write_report
 from transformers import TrainerCallback
+from trl import GRPOConfig
 
 from vtrace.credit.credit import Credit
 from vtrace.credit.reward import final_answer_reward
@@ -44,6 +45,7 @@ from vtrace.system.files import write_atomically
 ROOT = Path(__file__).parents[1]
 MAIN_ARMS = ("none", "vtrace", "random")
 OTHER_ARMS = ("vtrace-ordered", "entropy", "visual dependence")
+PAPER_TEMPERATURE, PAPER_TOP_P = 0.7, 0.95
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Setup:
     budget: int = SHORT_BUDGET  # tokens of a response
     prompts: int = 8  # per step
     rollouts: int = 8  # per prompt
-    top_p: float = 0.95  # the paper's; the model was trained with smoothed labels, so every token has a long tail
+    top_p: float = PAPER_TOP_P  # at temperature 1.0
     dev_questions: int = 120
     dev_every: int = 4  # steps
     test_questions: int = 600
@@ -78,7 +80,9 @@ SETUPS = {
             steps=12,
             tasks=("where", "at", "row", "walk1"),
             budget=44,
+            top_p=1.0,
             dev_questions=80,
+            dev_every=6,
         ),
         Setup("noisy", "pinhole", 0.4, learning_rate=1e-4, steps=8),
     )
@@ -92,19 +96,23 @@ class Run(NamedTuple):
     temperature: float
     seed: int
 
+    def top_p(self, setup: Setup) -> float:
+        return PAPER_TOP_P if self.temperature == PAPER_TEMPERATURE else setup.top_p
+
     def name(self, setup: Setup) -> str:
         return f"{setup.start}-{self.arm.replace(' ', '-')}-t{self.temperature}-s{self.seed}"
 
 
 def planned(seeds: int, other_seeds: int, cold_seeds: int) -> Iterator[Run]:
     """All runs. Seeds come first and arms last, so that an interrupted experiment has paired runs."""
-    half = seeds // 2
+    half, few = seeds // 2, min(other_seeds, cold_seeds)
     for arms, temperature, some in (
         (MAIN_ARMS, 1.0, range(half)),
+        (MAIN_ARMS, PAPER_TEMPERATURE, range(few)),
         (OTHER_ARMS, 1.0, range(other_seeds)),
-        (MAIN_ARMS, 0.7, range(cold_seeds)),
+        (MAIN_ARMS, PAPER_TEMPERATURE, range(few, cold_seeds)),
         (MAIN_ARMS, 1.0, range(half, seeds)),
-        (OTHER_ARMS, 0.7, range(min(other_seeds, cold_seeds))),
+        (OTHER_ARMS, PAPER_TEMPERATURE, range(few)),
     ):
         yield from (Run(arm, temperature, seed) for seed in some for arm in arms)
 
@@ -137,6 +145,20 @@ def load_start(setup: Setup) -> Lvlm:
     return lvlm
 
 
+def grpo_config(setup: Setup, run: Run, folder: str, steps: int) -> GRPOConfig:
+    return cpu_config(
+        folder,
+        setup.prompts,
+        setup.rollouts,
+        max_steps=steps,
+        learning_rate=setup.learning_rate,
+        temperature=run.temperature,
+        top_p=run.top_p(setup),
+        max_completion_length=setup.budget,
+        seed=run.seed,
+    )
+
+
 def train(run: Run, setup: Setup, start: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Train once, and return what was measured."""
     began, spent = time.time(), time.process_time()
@@ -145,23 +167,12 @@ def train(run: Run, setup: Setup, start: dict[str, Any], folder: Path) -> dict[s
     freeze_vision(lvlm.model)
     needed = setup.steps * setup.prompts
     rows = shapes_rows(shapes_questions("train", needed, setup.tasks, start=12 * needed * run.seed))
-    settings = cpu_config(
-        str(folder / "trainer"),
-        setup.prompts,
-        setup.rollouts,
-        max_steps=setup.steps,
-        learning_rate=setup.learning_rate,
-        temperature=run.temperature,
-        top_p=setup.top_p,
-        max_completion_length=setup.budget,
-        seed=run.seed,
-    )
     curve = Curve(setup, lvlm.processor)
     curve.points.append({"step": 0, "accuracy": start["dev_accuracy"]})
     trainer = CreditGRPOTrainer(
         lvlm.model,
         final_answer_reward,
-        args=settings,
+        args=grpo_config(setup, run, str(folder / "trainer"), setup.steps),
         train_dataset=rows,
         processing_class=lvlm.processor,
         callbacks=[curve],
@@ -170,6 +181,7 @@ def train(run: Run, setup: Setup, start: dict[str, Any], folder: Path) -> dict[s
     trainer.train()
     return {
         **run._asdict(),
+        "top_p": run.top_p(setup),
         "setup": asdict(setup),
         "dev": curve.points,
         "test_accuracy": test_accuracy(lvlm, setup),

@@ -46,6 +46,7 @@ class Block(TypedDict):
 
     start: str
     temperature: float
+    top_p: float
     setup: dict[str, Any]
     before: float  # test accuracy of the start
     note: NotRequired[str]
@@ -98,14 +99,17 @@ def read_runs(folder: Path) -> list[Block]:
     """Finished runs in a folder."""
     files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     starts = {run["setup"]["start"]: run for run in files if "arm" not in run}
-    found: dict[tuple[str, float], Block] = {}
+    found: dict[tuple[str, float, float], Block] = {}
     for run in (run for run in files if "arm" in run):
-        name, temperature = run["setup"]["start"], run["temperature"]
-        before = starts[name]["test_accuracy"]
-        empty = Block(start=name, temperature=temperature, setup=run["setup"], before=before, arms={})
-        block = found.setdefault((name, temperature), empty)
+        name, sampling = run["setup"]["start"], {key: run[key] for key in ("temperature", "top_p")}
+        empty = Block(start=name, **sampling, setup=run["setup"], before=starts[name]["test_accuracy"], arms={})
+        block = found.setdefault(_key(empty), empty)
         block["arms"].setdefault(run["arm"], {})[run["seed"]] = _outcome(run)
     return list(found.values())
+
+
+def _key(block: Block) -> tuple[str, float, float]:
+    return block["start"], block["temperature"], block["top_p"]
 
 
 def _outcome(run: dict[str, Any]) -> Outcome:
@@ -120,14 +124,14 @@ def _outcome(run: dict[str, Any]) -> Outcome:
 
 def merged(old: Sequence[Block], new: Sequence[Block]) -> list[Block]:
     """Both, in the order of the page. Of another set-up, new runs replace old ones: they cannot be compared."""
-    blocks = {(block["start"], block["temperature"]): block for block in old}
+    blocks = {_key(block): block for block in old}
     for block in new:
-        key = block["start"], block["temperature"]
+        key = _key(block)
         known = blocks[key]["arms"] if key in blocks and blocks[key]["setup"] == block["setup"] else {}
         own = block["arms"]
         arms = {arm: {**known.get(arm, {}), **own.get(arm, {})} for arm in ARMS if arm in known or arm in own}
         blocks[key] = {**block, "arms": {arm: dict(sorted(runs.items())) for arm, runs in arms.items()}}
-    return sorted(blocks.values(), key=lambda block: (block["start"], -block["temperature"]))
+    return sorted(blocks.values(), key=lambda block: (block["start"], -block["temperature"], -block["top_p"]))
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -151,7 +155,7 @@ def section(blocks: Sequence[Block]) -> str:
     for block in blocks:
         setup = block["setup"]
         size = f"{setup['steps']} steps of {setup['prompts']} prompts × {setup['rollouts']} rollouts"
-        sampling = f"temperature {block['temperature']}, top-p {setup['top_p']}"
+        sampling = f"temperature {block['temperature']}, top-p {block['top_p']}"
         parts += [
             f"### {block['start'].capitalize()} start, {sampling}\n",
             f"Accuracy before training: {block['before']:.3f} on {setup['test_questions']} test questions. {size}, "
@@ -219,7 +223,7 @@ def _compared(found: Estimate) -> str:
 def draw(blocks: Sequence[Block]) -> Any:
     panels, means = {}, {}
     for block in blocks:
-        title = f"{block['start']} start, temperature {block['temperature']}"
+        title = f"{block['start']} start, temperature {block['temperature']}, top-p {block['top_p']}"
         some = next(iter(next(iter(block["arms"].values())).values()))
         places = [step for step, _ in some["dev"]]
         panels[title] = PlotPanel("step", "accuracy on held-out questions", ticks={x: f"{x:.0f}" for x in places})
