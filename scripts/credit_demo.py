@@ -22,13 +22,12 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import numpy as np
 import torch
-from credit_experiment import SETUPS, Run, grpo_config, load_start
+from credit_experiment import SETUPS, Run, freeze, grpo_config, load_start
 from transformers import PrinterCallback, TrainerCallback
 
 from vtrace.credit.credit import Credit
 from vtrace.credit.reward import final_answer_reward
 from vtrace.credit.shapes_training import (
-    freeze_vision,
     greedy_accuracy,
     shapes_questions,
     shapes_rows,
@@ -78,7 +77,7 @@ def main() -> None:
     before = greedy_accuracy(lvlm.model, lvlm.processor, held_out, setup.budget)
     print(f"accuracy before: {np.mean(before):.3f}", flush=True)
 
-    freeze_vision(lvlm.model)
+    freeze(lvlm, setup)
     questions = shapes_questions("train", steps * setup.prompts, setup.tasks)
     with tempfile.TemporaryDirectory() as folder:
         trainer = CreditGRPOTrainer(

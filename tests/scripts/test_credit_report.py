@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-SETUP = {"start": "noisy", "steps": 8, "prompts": 8, "rollouts": 8, "learning_rate": 1e-4, "test_questions": 600}
+SETUP = {
+    "start": "noisy",
+    "steps": 8,
+    "prompts": 8,
+    "rollouts": 8,
+    "learning_rate": 1e-4,
+    "trained": "decoder",
+    "test_questions": 600,
+}
 
 
 @pytest.fixture
@@ -29,13 +37,14 @@ def docs(tmp_path, report):
 def finished(folder, accuracies, setup=SETUP, temperature=1.0):
     """Files of finished runs: test accuracies by arm, one for each seed."""
     folder.mkdir(exist_ok=True)
-    (folder / "start.json").write_text(json.dumps({"setup": setup, "test_accuracy": 0.5, "dev_accuracy": 0.5}))
+    sampling = {"temperature": temperature, "top_p": 0.95}
+    start = {"setup": setup, **sampling, "test_accuracy": 0.5, "dev_accuracy": 0.5}
+    (folder / f"start-{temperature}.json").write_text(json.dumps(start))
     for arm, found in accuracies.items():
         for seed, accuracy in enumerate(found):
             run = {
                 "arm": arm,
-                "temperature": temperature,
-                "top_p": 0.95,
+                **sampling,
                 "seed": seed,
                 "setup": setup,
                 "dev": [{"step": 0, "accuracy": 0.5}, {"step": 8, "accuracy": accuracy}],
