@@ -14,8 +14,8 @@ from ..errors import InputError
 from ..lvlm.batching import encode_responses, join
 from ..lvlm.families.family import Arguments, ProcessorOutput
 from ..lvlm.model import Lvlm
-from ..tracing.generate import end_tokens
 from ..tracing.prompt import processed_prompt
+from ..tracing.reply import end_tokens
 from ..tracing.spans import answer_tokens, detokenise, overlapping
 from ..tracing.targets import find_target
 from ..types import Span, Target, Trace, predictor
