@@ -22,6 +22,7 @@ from vtrace.lvlm.families.paligemma import PALIGEMMA
 from vtrace.lvlm.families.supported import FAMILIES, REFUSED, family_of
 from vtrace.lvlm.families.text import TEXT
 from vtrace.methods.session import TraceSession
+from vtrace.tracing.generate import end_tokens
 from vtrace.tracing.perturbation import Perturbation
 from vtrace.tracing.pictures import blur
 from vtrace.tracing.prompt import encode_trace, process, processed_prompt, trace_inputs
@@ -314,3 +315,15 @@ def test_a_batch_of_rollouts_is_credited_like_one_at_a_time(lvlm, trace):
             assert credit.status == alone.status == "assigned"
             np.testing.assert_allclose(credit.scores, alone.scores, rtol=1e-4, atol=1e-7)
             np.testing.assert_allclose(credit.weights, alone.weights)
+
+
+def test_prompts_with_hidden_inputs_are_answered_greedily(lvlm):
+    """With nothing hidden token by token as by the model's own `generate`, also in a batch with other states."""
+    trace = vtrace.trace(lvlm, picture(), QUESTION, max_new_tokens=12)
+    frozen, image = list(trace.ids[trace.prompt_length :]), trace.positions("image")
+    perturbation = Perturbation(lvlm, trace, radius=0.2)
+    states = [image, [], [*image[:3], *trace.positions("question")]]
+    hidden, clean, _ = perturbation.generate(states, len(frozen), end_tokens(lvlm))
+    assert clean == frozen
+    soft = vtrace.trace(lvlm, blur(trace.images, 0.2)[0], QUESTION, max_new_tokens=len(frozen))
+    assert hidden == list(soft.ids[soft.prompt_length :])

@@ -10,12 +10,15 @@ import numpy as np
 from torch import Tensor
 
 from ..errors import InputError
+from ..lvlm.model import Lvlm
 from ..system.presentation import Presentable
+from ..system.verification import VERIFIER
 from ..tracing.targets import TargetSpec, find_target
-from ..types import Box, Calibration, Panel, Target, Trace
+from ..types import Box, Calibration, Panel, Progress, Target, Trace, silent
 from .options import Options
 from .pipeline import log_scores_of, score
 from .shares import to_shares
+from .verification import Verification
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Attribution(Presentable):
     details: Mapping[str, Any] = field(default_factory=dict)  # further results of the method
     likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
     pairwise: Tensor | None = None  # T,T: W, source by receiver
+    verification: Verification | None = None  # what `verify` found
 
     @property
     def image_share(self) -> float:
@@ -121,7 +125,14 @@ class Attribution(Presentable):
         """The same attribution for another target: instant, because W and the padded likelihoods are kept."""
         found = find_target(self.trace, target)
         shares = score(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
-        return replace(self, target=found, **shares._asdict())
+        return replace(self, target=found, verification=None, **shares._asdict())
+
+    def verify(self, lvlm: Lvlm, *, progress: Progress = silent, **options: Any) -> Attribution:
+        """The same attribution with its `verification`: evidence is hidden and the model asked again.
+
+        Options are those of `vtrace.verify`: setting, blur, passes, generations, draws, seed.
+        """
+        return VERIFIER.get().verify(lvlm, self, progress=progress, **options)
 
     def every_token(self) -> np.ndarray:
         """Uncalibrated log u with every response token as its own target: T,n; -inf stands for zero."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ from .options import (
 from .outputs import STDOUT, check_outputs, json_file, print_written
 from .progress import spinner
 from .sources import TraceSource
+from .verify import PassesOption, verify_announced
 
 EXPLAIN_EXAMPLES = """
 Examples:\n
@@ -36,6 +38,7 @@ Examples:\n
   vtrace explain before.jpg after.jpg "What has changed?"\n
   vtrace explain --chat talk.json --target answer\n
   vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
+  vtrace explain --verify --target answer --html report.html\n
   vtrace explain --trace saved.json --target "sentence 2"\n
   vtrace explain --json - | jq .top
 """
@@ -71,6 +74,10 @@ def explain_command(
     receivers: Annotated[
         str, typer.Option(metavar="POSITIONS", help="Where the target is read: predictor or token.")
     ] = "predictor",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Hide the evidence and ask the model again (see: vtrace verify).")
+    ] = False,
+    passes: PassesOption = 30,
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
@@ -99,9 +106,12 @@ def explain_command(
             }
         )
         lvlm, frozen = source.open(report)
-        passes = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
-        report(0, 0, f"Tracing {len(frozen)} tokens: {passes}")
+        work = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
+        report(0, 0, f"Tracing {len(frozen)} tokens: {work}")
         attribution = attribute(lvlm, frozen, target, **vars(options))
+        if verify:
+            verification = verify_announced(lvlm, attribution, report, passes=passes)
+            attribution = replace(attribution, verification=verification)
         written = [save(frozen, save_trace, "json")] if save_trace else []
         written += [save(attribution, html, "html")] if html else []
         written += [save(attribution, png, "png")] if png else []

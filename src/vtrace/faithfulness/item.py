@@ -26,7 +26,7 @@ from ..tracing.targets import find_target
 from ..types import Example, Trace
 from .curves import Curve
 from .evidence import captured_dependence, evidence_positions, localisation
-from .likelihoods import CurveKind, ResponseLikelihoods
+from .likelihoods import CurveKind, ResponseLikelihoods, hideable_positions
 from .plan import EvaluationPlan, item_seed
 from .rows import (
     CurveRow,
@@ -115,7 +115,7 @@ def _item_row(item: FrozenExample, likelihoods: ResponseLikelihoods) -> ItemRow:
     frozen = item.trace
     verdict = grade(item.example, frozen.answer_text)
     clean, image, joint = likelihoods.measure(
-        [frozenset(), frozenset(likelihoods.positions("image")), frozenset(likelihoods.positions("joint"))]
+        [frozenset(), frozenset(hideable_positions(frozen, "image")), frozenset(hideable_positions(frozen, "joint"))]
     )
     return ItemRow(
         key=item.key,

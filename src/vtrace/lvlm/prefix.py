@@ -34,8 +34,7 @@ def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -
     mask = arguments.get("attention_mask")
     if length == 0 or not (mask is None or (isinstance(mask, Tensor) and mask.ndim == 2)):
         return None
-    head = {name: _cut(name, value, arguments, slice(length)) for name, value in arguments.items()}
-    head = family.with_extras(head, [rows[:0] for rows in family.extras(arguments)])
+    head = family.with_extras(window(arguments, 0, length), [rows[:0] for rows in family.extras(arguments)])
     cache = DynamicCache()
     family.decoder(model)(**{**head, "past_key_values": cache, "use_cache": True})
     return Prefix(length, [KeysAndValues(layer.keys, layer.values) for layer in cache.layers])
@@ -45,17 +44,28 @@ def after(prefix: Prefix | None, arguments: Arguments) -> Arguments:
     """The rest of a batch of sequences that begin with the prefix."""
     if prefix is None:
         return arguments
-    tail = {name: _cut(name, value, arguments, slice(prefix.length, None)) for name, value in arguments.items()}
     rows, cache = len(arguments["inputs_embeds"]), DynamicCache()
     for index, (keys, values) in enumerate(prefix.layers):
         cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), index)
-    mask = arguments.get("attention_mask")  # covers the prefix too, so it is not cut
-    return {**tail, "attention_mask": mask, "past_key_values": cache, "use_cache": True}
+    tail = window(arguments, prefix.length, arguments["inputs_embeds"].shape[1])
+    return {**tail, "past_key_values": cache, "use_cache": True}
 
 
-def _cut(name: str, value: Any, arguments: Arguments, part: slice) -> Any:
-    """Cut along the token axis: the second one of embeddings, the last one of everything else that has tokens."""
+def window(arguments: Arguments, start: int, stop: int) -> Arguments:
+    """Arguments of the tokens from `start` up to `stop`, which see all tokens before `stop`. Extras are not cut."""
+    length = arguments["inputs_embeds"].shape[1]
+    return {name: _cut(name, value, length, start, stop) for name, value in arguments.items()}
+
+
+def _cut(name: str, value: Any, length: int, start: int, stop: int) -> Any:
+    """Cut along the token axis: the second one of embeddings, the last one of everything else that has tokens. Masks
+    also cover what comes before."""
+    if isinstance(value, dict):  # a mask for each kind of layer
+        return {key: _cut(name, part, length, start, stop) for key, part in value.items()}
     if name == "inputs_embeds":
-        return value[:, part]
-    of_tokens = isinstance(value, Tensor) and value.shape[-1] == arguments["inputs_embeds"].shape[1]
-    return value[..., part] if of_tokens else value
+        return value[:, start:stop]
+    if not isinstance(value, Tensor) or value.shape[-1] != length:
+        return value
+    if name != "attention_mask":
+        return value[..., start:stop]
+    return value[..., :stop] if value.ndim == 2 else value[..., start:stop, :stop]

@@ -18,6 +18,7 @@ from ..methods.comparison import Comparison
 from ..system.files import read_json
 from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
 from ..viewer.quantise import decode_triangle, encode_triangle
+from .verification_document import read_verification, verification_document
 
 TRACE_SCHEMA = "vtrace.trace/1"
 ATTRIBUTION_SCHEMA = "vtrace.attribution/2"
@@ -79,7 +80,7 @@ def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
 def attribution_document(attribution: Attribution, whole: bool = True) -> dict[str, Any]:
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
-    likelihoods = attribution.likelihoods
+    likelihoods, verified = attribution.likelihoods, attribution.verification
     return {
         "schema": ATTRIBUTION_SCHEMA,
         "method": attribution.method,
@@ -98,6 +99,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
+        "verification": None if verified is None else verification_document(verified),
         "trace": trace_document(attribution.trace, pictures=whole),
         "pairwise": None if pairwise is None else encode_triangle(pairwise),
     }
@@ -165,7 +167,7 @@ def _trace(document: dict[str, Any]) -> Trace:
 
 
 def _attribution(document: dict[str, Any]) -> Attribution:
-    likelihoods, pairwise = document["likelihoods"], document["pairwise"]
+    likelihoods, pairwise, verified = document["likelihoods"], document["pairwise"], document.get("verification")
     trace = _trace(document["trace"])
     if len(document["scores"]) != len(trace) or (pairwise and pairwise["size"] != len(trace)):
         raise ValueError("scores or matrix do not fit the trace")
@@ -180,6 +182,7 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         details=document.get("details", {}),
         likelihoods=None if likelihoods is None else np.array(likelihoods),
         pairwise=None if pairwise is None else decode_triangle(pairwise),
+        verification=None if verified is None else read_verification(verified),
     )
 
 

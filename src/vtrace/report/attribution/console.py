@@ -11,6 +11,7 @@ from rich.text import Text
 from ...attribution.result import Attribution, RankedInput
 from ...viewer.palette import css_colour
 from ..shaded_text import answer_line, facts_table, shaded_response
+from ..verification_console import verification_parts
 from ..wording import calibration_details, calibration_sentence, percent, quoted_label
 
 BAR, BALANCE = 12, 40  # characters
@@ -41,6 +42,9 @@ def _parts(attribution: Attribution, count: int) -> Iterator[RenderableType]:
         yield Text(details, "dim")
     for note in attribution.warnings:
         yield Text(f"Note: {note}", "yellow")
+    if attribution.verification:
+        yield ""
+        yield from verification_parts(attribution.verification)
 
 
 def _spoken(parts: tuple[str | None, ...]) -> str:
