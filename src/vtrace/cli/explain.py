@@ -69,8 +69,11 @@ def explain_command(
         bool, typer.Option("--calibrate/--no-calibrate", help="Put image and text on one scale.")
     ] = True,
     calibrate_on: Annotated[
-        str, typer.Option(metavar="TOKENS", help="Likelihood that calibration measures: response or target.")
-    ] = "response",
+        str,
+        typer.Option(
+            metavar="TOKENS", help="Likelihood that calibration measures: target, or response as in the paper."
+        ),
+    ] = "target",
     receivers: Annotated[
         str, typer.Option(metavar="POSITIONS", help="Where the target is read: predictor or token.")
     ] = "predictor",

@@ -84,10 +84,10 @@ def verify_command(
     check_outputs(html, json_file(json))
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
+        from ..attribution.verification_document import verification_document
         from ..methods.registry import find_method, keeps_layers, run_method
         from ..methods.session import TraceSession
         from ..report.save import save
-        from ..report.verification_document import verification_document
         from ..system.files import write_atomically
         from ..tracing.targets import find_target
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..attribution.options import CalibrateOn
 from ..attribution.result import Attribution
 from ..benchmarks.benchmark import Benchmark
 from ..benchmarks.grading import CORRECT, grade
@@ -146,8 +147,8 @@ def _attribute_all(
     rows: RunRows,
 ) -> list[Attributed]:
     """Run the methods, and record their costs and failures as rows."""
-    # Methods that blur the picture use the same blur as the measurement afterwards.
-    defaults = {"seed": item_seed(plan.seed, item.number), "radius": radius}
+    # Methods that blur the picture use the same blur as the measurement afterwards; calibration is the paper's.
+    defaults = {"seed": item_seed(plan.seed, item.number), "radius": radius, "calibrate_on": "response"}
     memory = PeakMemory(session.lvlm.device)
     found = []
     for target, method in wanted:
@@ -179,7 +180,8 @@ def _attribute(
     method = plan.method(name)
     known = find_method(method).options
     options = {key: value for key, value in defaults.items() if key in known} | dict(plan.options.get(name, {}))
-    return run_method(method, session, find_target(session.trace, target), plan.calibrates(name), **options)
+    calibrated: CalibrateOn | None = "response" if plan.calibrates(name) else None
+    return run_method(method, session, find_target(session.trace, target), calibrated, **options)
 
 
 def _reference(plan: EvaluationPlan, session: TraceSession, radius: float) -> np.ndarray | None:

@@ -13,12 +13,12 @@ import numpy as np
 from PIL import Image
 
 from ..attribution.result import Attribution
+from ..attribution.verification_document import read_verification, verification_document
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
 from ..system.files import read_json
 from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
 from ..viewer.quantise import decode_triangle, encode_triangle
-from .verification_document import read_verification, verification_document
 
 TRACE_SCHEMA = "vtrace.trace/1"
 ATTRIBUTION_SCHEMA = "vtrace.attribution/2"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..attribution.verification import (
+from .verification import (
     ComparedSets,
     FaithfulnessCurve,
     InputCount,
