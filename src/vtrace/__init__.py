@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .lvlm.model import Lvlm as Lvlm
     from .methods.comparison import Comparison as Comparison
     from .methods.comparison import compare as compare
+    from .methods.contrast import contrast as contrast
     from .methods.vtrace import attribute as attribute
     from .report.documents import read as read
     from .report.save import save as save
@@ -43,6 +44,7 @@ _HOME = {
     "attribute": "methods.vtrace",
     "Attribution": "attribution.result",
     "verify": "faithfulness.verify",
+    "contrast": "methods.contrast",
     "compare": "methods.comparison",
     "Comparison": "methods.comparison",
     "read": "report.documents",

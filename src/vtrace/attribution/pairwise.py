@@ -69,15 +69,26 @@ def edge_rows(
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
     wanted = receivers or slice(0, length)
     reading = (direction[wanted] @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
+    for rows, edges in signed_edge_rows(layer, value, reading, wanted):
+        yield EdgeBlock(rows, edges.relu_())
+
+
+def signed_edge_rows(
+    layer: Layer,
+    value: Float32[Tensor, "groups positions size"],
+    reading: Float32[Tensor, "heads receivers size"],
+    wanted: slice,
+) -> Iterator[EdgeBlock]:
+    """The same with its sign, Σ_h α ⟨v, reading⟩: what the wanted receivers read is given in head space."""
     value_t, scratch = value.mT, Scratch()
     for rows, weights in attention_rows(layer, wanted):
         assert isinstance(rows, slice)
         own = slice(rows.start - wanted.start, rows.stop - wanted.start)
         aligned = grouped(reading[:, own], value_t[..., : weights.shape[-1]], scratch)
         edges = aligned[0].mul_(weights[0])
-        for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
+        for head in range(1, len(reading)):  # one pass over memory, instead of a product and then a sum
             edges.addcmul_(weights[head], aligned[head])
-        yield EdgeBlock(rows, edges.relu_())
+        yield EdgeBlock(rows, edges)
 
 
 def centre_values(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,8 @@ from ..lvlm.model import Lvlm
 from ..system.presentation import Presentable
 from ..system.verification import VERIFIER
 from ..tracing.targets import TargetSpec, find_target
-from ..types import Box, Calibration, Panel, Progress, Target, Trace, silent
+from ..types import Box, Calibration, Panel, Progress, Target, Trace, Word, silent
+from .contrast import Contrast
 from .options import Options
 from .pipeline import log_scores_of, score
 from .shares import to_shares
@@ -31,6 +32,13 @@ class RankedInput:
     positions: tuple[int, ...]
     image: int | None = None
     box: Box | None = None
+
+
+class WordDependence(NamedTuple):
+    """A response word, and by how many nats the image raises its log-likelihood."""
+
+    word: Word
+    nats: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +61,7 @@ class Attribution(Presentable):
     likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
     pairwise: Tensor | None = None  # T,T: W, source by receiver
     verification: Verification | None = None  # what `verify` found
+    contrast: Contrast | None = None  # evidence for the target against an alternative
 
     @property
     def image_share(self) -> float:
@@ -103,11 +112,15 @@ class Attribution(Presentable):
 
     def ranking(self) -> list[RankedInput]:
         """All patches and question words, strongest first; ties keep the order of the sequence."""
+        return sorted(self.inputs_by(self.scores), key=lambda item: -item.score)
+
+    def inputs_by(self, scores: np.ndarray) -> list[RankedInput]:
+        """All patches and question words in the order of the sequence, scored by values for all positions (T)."""
         items = [
             RankedInput(
                 "image",
                 f"{self.trace.panel_name(p.panel)} patch row {p.row + 1} column {p.column + 1}".strip(),
-                float(self.scores[p.position]),
+                float(scores[p.position]),
                 (p.position,),
                 p.image,
                 p.box,
@@ -115,17 +128,17 @@ class Attribution(Presentable):
             for p in self.trace.patches
         ]
         items += [
-            RankedInput("question", w.text, float(self.scores[w.start : w.stop].sum()), tuple(range(w.start, w.stop)))
+            RankedInput("question", w.text, float(scores[w.start : w.stop].sum()), tuple(range(w.start, w.stop)))
             for w in self.trace.words
             if w.kind == "question"
         ]
-        return sorted(items, key=lambda item: -item.score)
+        return items
 
     def retarget(self, target: TargetSpec) -> Attribution:
         """The same attribution for another target: instant, because W and the padded likelihoods are kept."""
         found = find_target(self.trace, target)
         shares = score(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
-        return replace(self, target=found, verification=None, **shares._asdict())
+        return replace(self, target=found, verification=None, contrast=None, **shares._asdict())
 
     def verify(self, lvlm: Lvlm, *, progress: Progress = silent, **options: Any) -> Attribution:
         """The same attribution with its `verification`: evidence is hidden and the model asked again.
@@ -133,6 +146,21 @@ class Attribution(Presentable):
         Options are those of `vtrace.verify`: setting, blur, passes, generations, draws, seed.
         """
         return VERIFIER.get().verify(lvlm, self, progress=progress, **options)
+
+    def visual_dependence(self) -> np.ndarray:
+        """log p of every response token with the image minus without it, in nats: n."""
+        if self.likelihoods is None:
+            raise InputError("visual dependence was not measured; explain a picture with calibration on")
+        return self.likelihoods[0] - self.likelihoods[1]
+
+    def word_dependence(self) -> list[WordDependence]:
+        """Visual dependence of every response word: that of its tokens, added up."""
+        tokens, start = self.visual_dependence(), self.trace.prompt_length
+        return [
+            WordDependence(word, float(tokens[word.start - start : word.stop - start].sum()))
+            for word in self.trace.words
+            if word.kind == "response"
+        ]
 
     def every_token(self) -> np.ndarray:
         """Uncalibrated log u with every response token as its own target: T,n; -inf stands for zero."""

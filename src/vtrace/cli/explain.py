@@ -38,6 +38,7 @@ Examples:\n
   vtrace explain before.jpg after.jpg "What has changed?"\n
   vtrace explain --chat talk.json --target answer\n
   vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
+  vtrace explain --target answer --against "red star"\n
   vtrace explain --verify --target answer --html report.html\n
   vtrace explain --trace saved.json --target "sentence 2"\n
   vtrace explain --json - | jq .top
@@ -77,6 +78,10 @@ def explain_command(
     receivers: Annotated[
         str, typer.Option(metavar="POSITIONS", help="Where the target is read: predictor or token.")
     ] = "predictor",
+    against: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="Show what speaks for the target and what for TEXT in its place."),
+    ] = "",
     verify: Annotated[
         bool, typer.Option("--verify", help="Hide the evidence and ask the model again (see: vtrace verify).")
     ] = False,
@@ -93,6 +98,7 @@ def explain_command(
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..attribution.options import Options
+        from ..methods.contrast import contrast
         from ..methods.vtrace import attribute
         from ..report.documents import attribution_document
         from ..report.save import save
@@ -112,6 +118,9 @@ def explain_command(
         work = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
         report(0, 0, f"Tracing {len(frozen)} tokens: {work}")
         attribution = attribute(lvlm, frozen, target, **vars(options))
+        if against:
+            report(0, 0, f"Contrasting with {against!r}")
+            attribution = replace(attribution, contrast=contrast(lvlm, frozen, against, target))
         if verify:
             verification = verify_announced(lvlm, attribution, report, passes=passes)
             attribution = replace(attribution, verification=verification)

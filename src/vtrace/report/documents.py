@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ..attribution.contrast import contrast_document, read_contrast
 from ..attribution.result import Attribution
 from ..attribution.verification_document import read_verification, verification_document
 from ..errors import InputError, first_line
@@ -80,7 +81,7 @@ def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
 def attribution_document(attribution: Attribution, whole: bool = True) -> dict[str, Any]:
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
-    likelihoods, verified = attribution.likelihoods, attribution.verification
+    likelihoods, verified, contrast = attribution.likelihoods, attribution.verification, attribution.contrast
     return {
         "schema": ATTRIBUTION_SCHEMA,
         "method": attribution.method,
@@ -99,10 +100,23 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
+        "visual_dependence": _dependence(attribution),
+        "contrast": None if contrast is None else contrast_document(contrast),
         "verification": None if verified is None else verification_document(verified),
         "trace": trace_document(attribution.trace, pictures=whole),
         "pairwise": None if pairwise is None else encode_triangle(pairwise),
     }
+
+
+def _dependence(attribution: Attribution) -> dict[str, Any] | None:
+    """Visual dependence of response tokens and words, in nats; None if it was not measured."""
+    if attribution.likelihoods is None:
+        return None
+    words = [
+        {"text": word.text, "start": word.start, "stop": word.stop, "nats": nats}
+        for word, nats in attribution.word_dependence()
+    ]
+    return {"tokens": attribution.visual_dependence().tolist(), "words": words}
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -167,7 +181,8 @@ def _trace(document: dict[str, Any]) -> Trace:
 
 
 def _attribution(document: dict[str, Any]) -> Attribution:
-    likelihoods, pairwise, verified = document["likelihoods"], document["pairwise"], document.get("verification")
+    likelihoods, pairwise = document["likelihoods"], document["pairwise"]
+    verified, contrast = document.get("verification"), document.get("contrast")  # files of older versions have none
     trace = _trace(document["trace"])
     if len(document["scores"]) != len(trace) or (pairwise and pairwise["size"] != len(trace)):
         raise ValueError("scores or matrix do not fit the trace")
@@ -183,6 +198,7 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         likelihoods=None if likelihoods is None else np.array(likelihoods),
         pairwise=None if pairwise is None else decode_triangle(pairwise),
         verification=None if verified is None else read_verification(verified),
+        contrast=None if contrast is None else read_contrast(contrast),
     )
 
 

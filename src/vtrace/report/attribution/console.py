@@ -12,7 +12,14 @@ from ...attribution.result import Attribution, RankedInput
 from ...viewer.palette import css_colour
 from ..shaded_text import answer_line, facts_table, shaded_response
 from ..verification_console import verification_parts
-from ..wording import calibration_details, calibration_sentence, percent, quoted_label
+from ..wording import (
+    calibration_details,
+    calibration_sentence,
+    percent,
+    quoted_label,
+    visual_dependence_sentence,
+)
+from .contrast_console import contrast_parts
 
 BAR, BALANCE = 12, 40  # characters
 
@@ -40,8 +47,13 @@ def _parts(attribution: Attribution, count: int) -> Iterator[RenderableType]:
     yield Text(calibration_sentence(attribution))
     if details := calibration_details(attribution):
         yield Text(details, "dim")
+    if attribution.likelihoods is not None:
+        yield Text(visual_dependence_sentence(attribution))
     for note in attribution.warnings:
         yield Text(f"Note: {note}", "yellow")
+    if attribution.contrast:
+        yield ""
+        yield from contrast_parts(attribution, attribution.contrast, count)
     if attribution.verification:
         yield ""
         yield from verification_parts(attribution.verification)
