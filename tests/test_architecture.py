@@ -20,6 +20,7 @@ ROOMS = (
     "errors",
     "types",
     "system",
+    "scheduling",
     "lvlm",
     "tracing",
     "attribution",

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from ..system.processes import is_first_process
 from .options import (
     BudgetOption,
     ChatOption,
-    DeviceOption,
     DtypeOption,
     ExampleOption,
     HtmlFileOption,
@@ -20,6 +20,7 @@ from .options import (
     PngFileOption,
     QuietOption,
     ResponseOption,
+    SplitDeviceOption,
     TargetOption,
     TracedModelOption,
     TraceOption,
@@ -41,6 +42,7 @@ Examples:\n
   vtrace explain --target answer --against "red star"\n
   vtrace explain --verify --target answer --html report.html\n
   vtrace explain --trace saved.json --target "sentence 2"\n
+  torchrun --nproc-per-node 2 -m vtrace.cli explain --device tensor-parallel\n
   vtrace explain --json - | jq .top
 """
 
@@ -88,7 +90,7 @@ def explain_command(
     passes: PassesOption = 30,
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
-    device: DeviceOption = "",
+    device: SplitDeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Explain which image patches and words one response relied on."""
@@ -124,6 +126,8 @@ def explain_command(
         if verify:
             verification = verify_announced(lvlm, attribution, report, passes=passes)
             attribution = replace(attribution, verification=verification)
+        if not is_first_process():  # all have the same results
+            return
         written = [save(frozen, save_trace, "json")] if save_trace else []
         written += [save(attribution, html, "html")] if html else []
         written += [save(attribution, png, "png")] if png else []

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..attribution.contrast import Contrast, contrast_of
-from ..attribution.pairwise import centre_values, signed_edge_rows
+from ..attribution.pairwise import centre_values, stacked_edges
 from ..errors import InputError, running
 from ..lvlm.gradients import Graph
 from ..lvlm.model import Lvlm
@@ -82,9 +82,8 @@ def written_evidence(session: TraceSession, target: Target) -> SignedEvidence:
     every = slice(0, len(session.trace))
     for layer, reading in zip(session.layers(), gradient.by_head, strict=True):
         value = centre_values(layer.value.float(), groups)
-        for rows, edges in signed_edge_rows(layer, value, reading.float(), every):
-            assert isinstance(rows, slice)
-            received = edges.tril(rows.start - 1).sum(0)  # no token writes into itself
+        for rows, edges in stacked_edges(layer, value, reading.float(), every):
+            received = layer.whole(edges[0].tril(rows.start - 1).sum(0))  # no token writes into itself
             scores[: len(received)] += received.double().cpu()
     return SignedEvidence(scores.numpy(), float(graph.log_probabilities.detach().sum()))
 

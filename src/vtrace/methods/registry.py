@@ -181,6 +181,11 @@ def run_method(
     on the target or on the whole response."""
     method = find_method(name)
     method.check(name, options)
+    if session.seam.group and BACKWARD in method.needs:
+        raise ModelError(
+            f"{name} cannot run on a model split over several processes, because it needs gradients; "
+            "load the model on one device, or on all GPUs with device auto"
+        )
     with running(name):
         try:
             outcome = method.run(session, target, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from ..attribution.pairwise import PairwiseMatrix
 from ..errors import InputError
 from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import Gradient, differentiate
-from ..lvlm.layer import Layer
+from ..lvlm.layer import Layer, LayersOn
 from ..lvlm.model import Lvlm
 from ..lvlm.seam import Seam
 from ..tracing.perturbation import Perturbation
@@ -81,9 +81,9 @@ class TraceSession:
         """Positions at which the target is read."""
         return torch.tensor(target.receivers(read_at), device=self.device)
 
-    def layers(self) -> list[Layer]:
-        """All layers of one instrumented pass: linear in T, no attention maps."""
-        return self._record().layers
+    def layers(self) -> Sequence[Layer]:
+        """All layers of one instrumented pass, on the session's device: linear in T, no attention maps."""
+        return LayersOn(self._record().layers, self.device)
 
     def clean(self) -> Tensor:
         """log p of every response token: n."""
@@ -96,7 +96,7 @@ class TraceSession:
 
         def fold() -> Tensor:
             matrix = self._empty_matrix(centring)
-            for layer in self.layers():
+            for layer in self._record().layers:
                 matrix.add(layer)
             return matrix.finish()
 

@@ -11,7 +11,7 @@ from ..benchmarks.registry import find_benchmark
 from ..errors import InputError
 from ..faithfulness.rows import ItemRow, ResultRow, RunRows
 from ..faithfulness.store import RUN_FILES, read_run
-from ..tracing.generate import Reply
+from ..tracing.reply import Reply
 from ..types import Example
 
 

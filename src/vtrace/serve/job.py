@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, Unpack
 
-from ..tracing.generate import Reply
+from ..tracing.reply import Reply
 from ..types import Example
 
 ExplainedTarget = Literal["response", "answer"]

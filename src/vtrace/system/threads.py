@@ -8,13 +8,17 @@ from typing import TypeVar
 
 import torch
 
+from .processes import process_count
+
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
 
 def side_by_side(function: Callable[[_Job], _Result], jobs: Sequence[_Job], device: torch.device) -> list[_Result]:
-    """Results in the order of jobs. On a GPU they run one after another."""
-    workers = min(len(jobs), torch.get_num_threads()) if device.type == "cpu" else 1
+    """Results in the order of jobs. They run one after another on a GPU, and in processes that work on one model, which
+    have to exchange results in the same order."""
+    threaded = device.type == "cpu" and process_count() == 1
+    workers = min(len(jobs), torch.get_num_threads()) if threaded else 1
     if workers <= 1:
         return [function(job) for job in jobs]
     before = torch.get_num_threads()
