@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .credit.credit import Credit as Credit
     from .errors import VTraceError as VTraceError
     from .faithfulness.verify import verify as verify
+    from .faithfulness.what_if import what_if as what_if
     from .lvlm.load import load as load
     from .lvlm.model import Lvlm as Lvlm
     from .methods.comparison import Comparison as Comparison
@@ -44,6 +45,7 @@ _HOME = {
     "attribute": "methods.vtrace",
     "Attribution": "attribution.result",
     "verify": "faithfulness.verify",
+    "what_if": "faithfulness.what_if",
     "contrast": "methods.contrast",
     "compare": "methods.comparison",
     "Comparison": "methods.comparison",

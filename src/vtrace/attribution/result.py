@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -16,8 +16,10 @@ from ..system.verification import VERIFIER
 from ..tracing.targets import TargetSpec, find_target
 from ..types import Box, Calibration, Panel, Progress, Target, Trace, Word, silent
 from .contrast import Contrast
+from .evidence_regions import evidence_regions
 from .options import Options
 from .pipeline import log_scores_of, score
+from .regions import Region, box_region, overlapping_regions, segment_region
 from .shares import to_shares
 from .verification import Verification
 
@@ -62,6 +64,7 @@ class Attribution(Presentable):
     pairwise: Tensor | None = None  # T,T: W, source by receiver
     verification: Verification | None = None  # what `verify` found
     contrast: Contrast | None = None  # evidence for the target against an alternative
+    regions: tuple[Region, ...] = ()  # named parts of pictures and question
 
     @property
     def image_share(self) -> float:
@@ -81,6 +84,18 @@ class Attribution(Presentable):
 
     def _share(self, positions: Iterable[int]) -> float:
         return float(np.abs(self.scores[list(positions)]).sum())
+
+    def box_share(self, box: Sequence[float], image: int = 0) -> float:
+        """Share of a box on a picture (left, top, right, bottom): patches count by how much of them it covers."""
+        return box_region(self.trace, "box", box, image).share(self.scores)
+
+    def segment_share(self, text: str) -> float:
+        """Share of a part of the question."""
+        return segment_region(self.trace, text).share(self.scores)
+
+    def with_evidence_boxes(self) -> Attribution:
+        """The same attribution with its strongest evidence as regions: merged boxes with half of the image's share."""
+        return replace(self, regions=(*self.regions, *evidence_regions(self.trace, self.scores)))
 
     @property
     def picture_shares(self) -> list[float]:
@@ -104,7 +119,7 @@ class Attribution(Presentable):
             notes.append("the response has no 'Final answer:' line")
         if self.calibration.status.startswith("not applied"):
             notes.append(f"calibration {self.calibration.status}")
-        return [*notes, *self.details.get("warnings", [])]
+        return [*notes, *overlapping_regions(self.regions), *self.details.get("warnings", [])]
 
     def top(self, count: int = 10) -> list[RankedInput]:
         """The strongest patches and question words in one ranking."""
@@ -138,7 +153,8 @@ class Attribution(Presentable):
         """The same attribution for another target: instant, because W and the padded likelihoods are kept."""
         found = find_target(self.trace, target)
         shares = score(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
-        return replace(self, target=found, verification=None, contrast=None, **shares._asdict())
+        kept = tuple(region for region in self.regions if region.kind != "evidence")  # that was of the old target
+        return replace(self, target=found, verification=None, contrast=None, regions=kept, **shares._asdict())
 
     def verify(self, lvlm: Lvlm, *, progress: Progress = silent, **options: Any) -> Attribution:
         """The same attribution with its `verification`: evidence is hidden and the model asked again.

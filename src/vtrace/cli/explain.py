@@ -39,6 +39,8 @@ Examples:\n
   vtrace explain before.jpg after.jpg "What has changed?"\n
   vtrace explain --chat talk.json --target answer\n
   vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
+  vtrace explain --region cup=40,60,200,220 --region boxes.json --segment "on the table"\n
+  vtrace explain --boxes evidence.json --png figure.png\n
   vtrace explain --target answer --against "red star"\n
   vtrace explain --verify --target answer --html report.html\n
   vtrace explain --trace saved.json --target "sentence 2"\n
@@ -80,6 +82,21 @@ def explain_command(
     receivers: Annotated[
         str, typer.Option(metavar="POSITIONS", help="Where the target is read: predictor or token.")
     ] = "predictor",
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REGION",
+            help="Print the share of NAME=LEFT,TOP,RIGHT,BOTTOM (pixels), of the boxes in a COCO .json file, or of the "
+            "values of a mask .png; repeatable. NAME@2 is on the second picture.",
+        ),
+    ] = None,
+    segment: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Print the share of this part of the question; repeatable.")
+    ] = None,
+    boxes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the strongest evidence as merged boxes (COCO JSON), and draw them."),
+    ] = None,
     against: Annotated[
         str,
         typer.Option(metavar="TEXT", help="Show what speaks for the target and what for TEXT in its place."),
@@ -96,14 +113,16 @@ def explain_command(
     """Explain which image patches and words one response relied on."""
     source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
     source.check()
-    check_outputs(html, png, save_trace, json_file(json))
+    check_outputs(html, png, save_trace, boxes, json_file(json))
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..attribution.options import Options
+        from ..attribution.region_files import read_regions
+        from ..attribution.regions import segment_region
         from ..methods.contrast import contrast
         from ..methods.vtrace import attribute
         from ..report.documents import attribution_document
-        from ..report.save import save
+        from ..report.save import save, save_boxes
 
         options = Options.of(
             {
@@ -119,7 +138,9 @@ def explain_command(
         lvlm, frozen = source.open(report)
         work = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
         report(0, 0, f"Tracing {len(frozen)} tokens: {work}")
-        attribution = attribute(lvlm, frozen, target, **vars(options))
+        regions = (*read_regions(frozen, region or []), *(segment_region(frozen, text) for text in segment or []))
+        attribution = replace(attribute(lvlm, frozen, target, **vars(options)), regions=regions)
+        attribution = attribution.with_evidence_boxes() if boxes else attribution
         if against:
             report(0, 0, f"Contrasting with {against!r}")
             attribution = replace(attribution, contrast=contrast(lvlm, frozen, against, target))
@@ -129,6 +150,7 @@ def explain_command(
         if not is_first_process():  # all have the same results
             return
         written = [save(frozen, save_trace, "json")] if save_trace else []
+        written += [save_boxes(attribution, boxes)] if boxes else []
         written += [save(attribution, html, "html")] if html else []
         written += [save(attribution, png, "png")] if png else []
         written += [save(attribution, place, "json")] if (place := json_file(json)) else []

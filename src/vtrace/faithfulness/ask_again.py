@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..benchmarks.grading import same_words, tidy_answer
@@ -44,12 +44,16 @@ class AskAgain:
         """How many replies were generated so far."""
         return len(self._known)
 
-    def ask(self, states: Iterable[frozenset[int]]) -> list[NewReply]:
-        """The reply in each state: image positions of a state are blurred, all others padded."""
+    def ask(self, states: Iterable[frozenset[int]], listen: Callable[[str], None] | None = None) -> list[NewReply]:
+        """The reply in each state: image positions of a state are blurred, all others padded.
+
+        `listen` receives the text of a single new reply so far, while it is generated.
+        """
         states = list(states)
         if new := [state for state in dict.fromkeys(states) if state not in self._known]:
             self.calls += 1
-            replies = self._perturbation.generate(new, self._room, self._ends)
+            heard = None if listen is None else lambda ids: listen(_read(self._lvlm, ids).text)
+            replies = self._perturbation.generate(new, self._room, self._ends, heard)
             self._known |= {state: _read(self._lvlm, ids) for state, ids in zip(new, replies, strict=True)}
         return [self._known[state] for state in states]
 

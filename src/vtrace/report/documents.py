@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ..attribution.contrast import contrast_document, read_contrast
+from ..attribution.regions import read_region, region_entry
 from ..attribution.result import Attribution
 from ..attribution.verification_document import read_verification, verification_document
 from ..errors import InputError, first_line
@@ -100,6 +101,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
+        "regions": [region_entry(region, attribution.scores) for region in attribution.regions],
         "visual_dependence": _dependence(attribution),
         "contrast": None if contrast is None else contrast_document(contrast),
         "verification": None if verified is None else verification_document(verified),
@@ -199,6 +201,7 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         pairwise=None if pairwise is None else decode_triangle(pairwise),
         verification=None if verified is None else read_verification(verified),
         contrast=None if contrast is None else read_contrast(contrast),
+        regions=tuple(map(read_region, document.get("regions", []))),
     )
 
 

@@ -83,20 +83,38 @@ class Perturbation:
             progress(min(k + size, len(states)), len(states))
         return torch.cat(found)
 
-    def generate(self, states: Sequence[Collection[int]], room: int, ends: Collection[int]) -> list[list[int]]:
-        """The tokens that the model answers in each state, greedily: at most `room`, up to and with one of `ends`."""
+    def generate(
+        self,
+        states: Sequence[Collection[int]],
+        room: int,
+        ends: Collection[int],
+        listen: Callable[[list[int]], None] | None = None,
+    ) -> list[list[int]]:
+        """The tokens that the model answers in each state, greedily: at most `room`, up to and with one of `ends`.
+
+        `listen` receives the tokens of a single state so far, whenever there is another.
+        """
         self._show(states)
         blank = self._blank(room)
         together = max(1, GENERATED_TOKENS // blank["inputs_embeds"].shape[1])
-        parts = in_parallel_batches(partial(self._answer, blank, ends), states, together, self.lvlm.device)
+        answer = partial(self._answer, blank, ends, listen)
+        parts = in_parallel_batches(answer, states, together, self.lvlm.device)
         return [reply for part in parts for reply in part]
 
-    def _answer(self, blank: Arguments, ends: Collection[int], states: Sequence[Collection[int]]) -> list[list[int]]:
+    def _answer(
+        self,
+        blank: Arguments,
+        ends: Collection[int],
+        listen: Callable[[list[int]], None] | None,
+        states: Sequence[Collection[int]],
+    ) -> list[list[int]]:
         seam, arguments = self.lvlm.seam, self.arguments(states)
         prompts = arguments["inputs_embeds"][:, : self.trace.prompt_length]
         replies: list[list[int]] = [[] for _ in states]
         for row, token in decode_greedily(seam, blank, prompts, seam.family.extras(arguments), ends):
             replies[row].append(token)
+            if listen and len(states) == 1:
+                listen(replies[0])
         return replies
 
     def _blank(self, room: int) -> Arguments:

@@ -44,6 +44,8 @@ def _parts(attribution: Attribution, count: int) -> Iterator[RenderableType]:
     yield _balance(attribution)
     if len(shares := attribution.picture_shares) > 1:
         yield Text(" · ".join(f"picture {k} {percent(share)}" for k, share in enumerate(shares, start=1)))
+    if attribution.regions:
+        yield facts_table(*((r.name, Text(percent(r.share(attribution.scores)))) for r in attribution.regions))
     yield Text(calibration_sentence(attribution))
     if details := calibration_details(attribution):
         yield Text(details, "dim")
