@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vtrace.attribution.evidence_regions import coco_document, evidence_regions
-from vtrace.attribution.region_files import read_regions
-from vtrace.attribution.regions import box_region, mask_region, overlapping_regions, segment_region
+from vtrace.attribution.findings.evidence_regions import coco_document, evidence_regions
+from vtrace.attribution.findings.region_files import read_regions
+from vtrace.attribution.findings.regions import box_region, mask_region, overlapping_regions, segment_region
 from vtrace.errors import InputError
 from vtrace.report.documents import attribution_document, from_document
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vtrace
-from vtrace.attribution.verification import InputCount, in_words
+from vtrace.attribution.findings.verification import InputCount, in_words
 from vtrace.errors import InputError
 from vtrace.faithfulness.ask_again import AskAgain, NewReply, same_answer
 from vtrace.faithfulness.curves import MODES

@@ -15,13 +15,13 @@ from ..system.presentation import Presentable
 from ..system.verification import VERIFIER
 from ..tracing.targets import TargetSpec, find_target
 from ..types import Box, Calibration, Panel, Progress, Target, Trace, Word, silent
-from .contrast import Contrast
-from .evidence_regions import evidence_regions
+from .findings.contrast import Contrast
+from .findings.evidence_regions import evidence_regions
+from .findings.regions import Region, box_region, overlapping_regions, segment_region
+from .findings.verification import Verification
 from .options import Options
 from .pipeline import log_scores_of, score
-from .regions import Region, box_region, overlapping_regions, segment_region
 from .shares import to_shares
-from .verification import Verification
 
 
 @dataclass(frozen=True)

@@ -116,9 +116,9 @@ def explain_command(
     check_outputs(html, png, save_trace, boxes, json_file(json))
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
+        from ..attribution.findings.region_files import read_regions
+        from ..attribution.findings.regions import segment_region
         from ..attribution.options import Options
-        from ..attribution.region_files import read_regions
-        from ..attribution.regions import segment_region
         from ..methods.contrast import contrast
         from ..methods.vtrace import attribute
         from ..report.documents import attribution_document

@@ -30,8 +30,8 @@ from .progress import spinner
 from .sources import TraceSource
 
 if TYPE_CHECKING:
+    from ..attribution.findings.verification import Verification
     from ..attribution.result import Attribution
-    from ..attribution.verification import Verification
     from ..lvlm.model import Lvlm
     from ..types import Progress
 
@@ -84,7 +84,7 @@ def verify_command(
     check_outputs(html, json_file(json))
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
-        from ..attribution.verification_document import verification_document
+        from ..attribution.findings.verification_document import verification_document
         from ..methods.registry import find_method, keeps_layers, run_method
         from ..methods.session import TraceSession
         from ..report.save import save

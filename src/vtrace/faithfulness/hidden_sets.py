@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..attribution.findings.verification import InputCount
 from ..attribution.result import Attribution, RankedInput
-from ..attribution.verification import InputCount
 from ..errors import InputError
 from ..types import Setting
 

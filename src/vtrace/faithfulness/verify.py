@@ -8,8 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+from ..attribution.findings.verification import (
+    ComparedSets,
+    FaithfulnessCurve,
+    Verification,
+    VerifiedSide,
+    VerifiedStep,
+)
 from ..attribution.result import Attribution
-from ..attribution.verification import ComparedSets, FaithfulnessCurve, Verification, VerifiedSide, VerifiedStep
 from ..errors import running
 from ..lvlm.model import Lvlm
 from ..methods.session import TraceSession

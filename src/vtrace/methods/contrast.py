@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..attribution.contrast import Contrast, contrast_of
+from ..attribution.findings.contrast import Contrast, contrast_of
 from ..attribution.pairwise import centre_values, stacked_edges
 from ..errors import InputError, running
 from ..lvlm.gradients import Graph

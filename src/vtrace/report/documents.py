@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..attribution.contrast import contrast_document, read_contrast
-from ..attribution.regions import read_region, region_entry
+from ..attribution.findings.contrast import contrast_document, read_contrast
+from ..attribution.findings.regions import read_region, region_entry
+from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
-from ..attribution.verification_document import read_verification, verification_document
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
 from ..system.files import read_json

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from ..attribution.evidence_regions import coco_document
+from ..attribution.findings.evidence_regions import coco_document
 from ..attribution.result import Attribution
 from ..errors import InputError
 from ..methods.comparison import Comparison

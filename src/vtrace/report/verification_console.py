@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..attribution.verification import FaithfulnessCurve, Verification, VerifiedSide, in_words
+from ..attribution.findings.verification import FaithfulnessCurve, Verification, VerifiedSide, in_words
 from .wording import percent
 
 
@@ -28,7 +28,8 @@ def verification_parts(verification: Verification) -> Iterator[RenderableType]:
     lowest = verification.lowest
     if lowest.draws and verification.necessary.count is not None:
         did = "changes" if lowest.changed else "does not change"
-        yield Text(f"Hiding the lowest ranked {in_words(verification.necessary.count)} {did} the answer.")
+        hidden = in_words(verification.necessary.count, adjective="lowest ranked")
+        yield Text(f"Hiding the {hidden} {did} the answer.")
     yield Text(f"Insertion: {_areas(verification.insertion)}. Deletion: {_areas(verification.deletion)}.")
     yield Text(_cost(verification), "dim")
     for note in verification.warnings:

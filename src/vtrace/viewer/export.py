@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..attribution.contrast import contrast_document
-from ..attribution.regions import region_entry
+from ..attribution.findings.contrast import contrast_document
+from ..attribution.findings.regions import region_entry
+from ..attribution.findings.verification_document import verification_document
 from ..attribution.result import Attribution, RankedInput
-from ..attribution.verification_document import verification_document
 from ..errors import InputError
 from ..tracing.spans import word_pieces
 from ..tracing.targets import find_target

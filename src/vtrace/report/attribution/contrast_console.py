@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...attribution.contrast import Contrast
+from ...attribution.findings.contrast import Contrast
 from ...attribution.result import Attribution
 from ..wording import quoted_label, signed_percent
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..types import Box, Patch, Trace
+from ...types import Box, Patch, Trace
 from .regions import Region
 
 HALF = 0.5  # part of the image's share that the boxes hold together

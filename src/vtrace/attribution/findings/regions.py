@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import InputError
-from ..types import Box, Patch, Trace
+from ...errors import InputError
+from ...types import Box, Patch, Trace
 
 RegionKind = Literal["box", "mask", "segment", "evidence"]
 

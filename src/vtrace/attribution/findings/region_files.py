@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from ..errors import InputError, first_line
-from ..system.files import read_json
-from ..types import Trace
+from ...errors import InputError, first_line
+from ...system.files import read_json
+from ...types import Trace
 from .regions import Region, box_region, mask_region, picture_size
 
 MOST_LABELS = 64  # of a mask; a picture with more values is probably a photograph
