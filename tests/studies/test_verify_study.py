@@ -10,7 +10,7 @@ from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
 from vtrace.studies.run import run_study
 from vtrace.studies.study import Findings, StudySetup
-from vtrace.studies.verify import DRAWN, VERIFY_STUDY, VerifiedExample
+from vtrace.studies.verify import DRAWN, EXPLANATIONS, VERIFY_STUDY, VerifiedExample
 from vtrace.types import silent
 
 
@@ -27,18 +27,26 @@ def test_questions_with_two_possible_answers_are_left_out(setup):
 
 
 def test_the_table_shows_the_shares_of_what_was_measured(setup):
+    nothing: dict[str, int] = dict.fromkeys(EXPLANATIONS, 0)
+    by_chance = {**nothing, "vtrace, answer": DRAWN}
     found = {
-        "a": VerifiedExample(1, True, 0, {"vtrace-ordered": 1, "vtrace": None}, {"vtrace-ordered": 0, "vtrace": 0}),
-        "b": VerifiedExample(2, False, DRAWN, {"vtrace-ordered": 5, "vtrace": 4}, {"vtrace-ordered": 0, "vtrace": 8}),
+        "a": VerifiedExample(1, True, 0, {**nothing, "vtrace-ordered, answer": 1, "vtrace, answer": None}, nothing),
+        "b": VerifiedExample(
+            2,
+            False,
+            DRAWN,
+            {**nothing, "vtrace-ordered, answer": 5, "vtrace, answer": 4},
+            {**nothing, "vtrace, answer": 8},
+        ),
     }
     text, figure = VERIFY_STUDY.report(Findings(setup, found, {}))
     shares = dict(line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| "))
     assert shares["hiding the true evidence changes the answer"] == "50.0 %"
     assert shares["hiding as many random patches does (8 draws each)"] == "50.0 %"
-    assert shares["vtrace-ordered: verify finds a set that changes the answer"] == "100.0 %"
-    assert shares["vtrace-ordered: at most 2 times as large as the evidence"] == "50.0 %"
-    assert shares["vtrace: at most 2 times as large as the evidence"] == "50.0 %"
-    assert shares["vtrace: as many random patches change the answer"] == "100.0 %"
+    assert shares["vtrace-ordered, answer: verify finds a set that changes the answer"] == "100.0 %"
+    assert shares["vtrace-ordered, answer: at most 2 times as large as the evidence"] == "50.0 %"
+    assert shares["vtrace, answer: at most 2 times as large as the evidence"] == "50.0 %"
+    assert shares["vtrace, answer: as many random patches change the answer"] == "100.0 %"
     assert "1 with 1, 1 with 2" in text
     assert figure.axes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,11 @@ from .figures import add_legend, new_figure, series_colour, set_labels
 from .store import StudyStore
 from .study import Findings, Study, StudyReport, StudySetup
 
-VERIFIED_METHODS = ("vtrace-ordered", "vtrace")
+EXPLANATIONS = {  # what is verified: methods and targets
+    f"{method}, {target}": (method, target)
+    for method in ("vtrace-ordered", "vtrace")
+    for target in ("response", "answer")
+}
 DRAWN = 8  # random sets of each example
 SLACK = 2  # a set that is found should be at most so many times as large as the evidence
 TWO_ANSWERS = ("yes", "no")
@@ -40,7 +44,7 @@ class VerifiedExample:
     evidence: int  # patches
     changed: bool  # by hiding them
     random_changed: int  # by hiding as many random ones, of `DRAWN` draws
-    found: dict[str, int | None]  # by method: patches of the smallest changing set; None if none was found
+    found: dict[str, int | None]  # by explanation: patches of the smallest changing set; None if none was found
     random_found: dict[str, int]  # how many random sets of that size changed the answer
 
 
@@ -65,23 +69,20 @@ class VerifyStudy(Study[VerifiedExample]):
 
     def measure(self, setup: StudySetup, number: int, before: VerifiedExample | None) -> VerifiedExample:
         frozen, seed = trace(setup.lvlm, setup.benchmark.example(number)), item_seed(setup.seed, number)
-        session, target = TraceSession.open(setup.lvlm, frozen), find_target(frozen, "answer")
-        image, evidence = frozen.positions("image"), evidence_positions(frozen).image
-        if not evidence:
-            raise InputError("no patch holds the evidence")
-        draws = [[image[k] for k in order[: len(evidence)]] for order in random_orders(len(image), DRAWN, seed)]
-        asked = AskAgain(session, setup.blur)
-        first, hidden, *random = asked.ask(map(frozenset, [[], evidence, *draws]))
-        found: dict[str, int | None] = {}
-        random_found = {}
-        for method in VERIFIED_METHODS:
-            attribution = run_method(method, session, target)
-            plan = VerificationPlan.of(attribution, setting="image", blur=setup.blur, seed=seed)
-            verification = run_plan(setup.lvlm, attribution, plan)
-            found[method] = verification.necessary.inputs
-            random_found[method] = verification.random.changed
-        changed = [not same_answer(reply, first) for reply in (hidden, *random)]
-        return VerifiedExample(len(evidence), changed[0], sum(changed[1:]), found, random_found)
+        session = TraceSession.open(setup.lvlm, frozen)
+        example = before or _hide_evidence(session, setup.blur, seed)
+        found, random_found = dict(example.found), dict(example.random_found)
+        for label, (method, target) in EXPLANATIONS.items():
+            if label not in found:
+                attribution = run_method(method, session, find_target(frozen, target))
+                plan = VerificationPlan.of(attribution, setting="image", blur=setup.blur, seed=seed)
+                verification = run_plan(setup.lvlm, attribution, plan)
+                found[label] = verification.necessary.inputs
+                random_found[label] = verification.random.changed
+        return replace(example, found=found, random_found=random_found)
+
+    def is_complete(self, found: VerifiedExample) -> bool:
+        return found.found.keys() >= EXPLANATIONS.keys()
 
     def decode(self, value: Any) -> VerifiedExample:
         return VerifiedExample(**value)
@@ -98,6 +99,17 @@ class VerifyStudy(Study[VerifiedExample]):
         return StudyReport(f"{text}\n\n{facts} Patches of evidence: {sizes}.\n", _figure(examples))
 
 
+def _hide_evidence(session: TraceSession, blur: float, seed: int) -> VerifiedExample:
+    """Ask again with the true evidence hidden, and with as many random patches hidden."""
+    image, evidence = session.trace.positions("image"), evidence_positions(session.trace).image
+    if not evidence:
+        raise InputError("no patch holds the evidence")
+    draws = [[image[k] for k in order[: len(evidence)]] for order in random_orders(len(image), DRAWN, seed)]
+    first, *replies = AskAgain(session, blur).ask(map(frozenset, [[], evidence, *draws]))
+    changed = [not same_answer(reply, first) for reply in replies]
+    return VerifiedExample(len(evidence), changed[0], sum(changed[1:]), {}, {})
+
+
 def _answerable(benchmark: Benchmark) -> Iterator[int]:
     for number in range(benchmark.size):
         example = benchmark.example(number)
@@ -110,18 +122,18 @@ def _shares(examples: Sequence[VerifiedExample]) -> Iterator[tuple[str, float]]:
     yield "hiding the true evidence changes the answer", float(np.mean([e.changed for e in examples]))
     random = float(np.mean([e.random_changed / DRAWN for e in examples]))
     yield f"hiding as many random patches does ({DRAWN} draws each)", random
-    for method in VERIFIED_METHODS:
-        ratios = _ratios(examples, method)
-        yield f"{method}: verify finds a set that changes the answer", float(np.mean(np.isfinite(ratios)))
-        yield f"{method}: at most {SLACK} times as large as the evidence", float(np.mean(ratios <= SLACK))
-        yield f"{method}: no larger than the evidence", float(np.mean(ratios <= 1))
-        draws = [e.random_found[method] / DRAWN for e in examples if e.found[method] is not None]
-        yield f"{method}: as many random patches change the answer", float(np.mean(draws))
+    for label in EXPLANATIONS:
+        ratios = _ratios(examples, label)
+        yield f"{label}: verify finds a set that changes the answer", float(np.mean(np.isfinite(ratios)))
+        yield f"{label}: at most {SLACK} times as large as the evidence", float(np.mean(ratios <= SLACK))
+        yield f"{label}: no larger than the evidence", float(np.mean(ratios <= 1))
+        draws = [e.random_found[label] / DRAWN for e in examples if e.found[label] is not None]
+        yield f"{label}: as many random patches change the answer", float(np.mean(draws))
 
 
-def _ratios(examples: Sequence[VerifiedExample], method: str) -> np.ndarray:
+def _ratios(examples: Sequence[VerifiedExample], label: str) -> np.ndarray:
     """Size of the set that was found, in multiples of the evidence; infinite if none was."""
-    return np.array([(size if (size := e.found[method]) is not None else np.inf) / e.evidence for e in examples])
+    return np.array([(size if (size := e.found[label]) is not None else np.inf) / e.evidence for e in examples])
 
 
 def _sizes(examples: Sequence[VerifiedExample]) -> dict[int, int]:
@@ -133,11 +145,11 @@ def _figure(examples: Sequence[VerifiedExample]) -> Figure:
     """How many sets are at most so many times as large as the evidence."""
     figure, axes = new_figure(1, 1, 7.0, 4.2)
     (ax,) = axes.flat
-    for number, method in enumerate(VERIFIED_METHODS):
-        ratios = np.sort(_ratios(examples, method))
+    for number, label in enumerate(EXPLANATIONS):
+        ratios = np.sort(_ratios(examples, label))
         seen = ratios[np.isfinite(ratios)]
         share = np.arange(1, len(seen) + 1) / len(ratios)
-        ax.step([0, *seen], [0, *share], where="post", color=series_colour(number), label=method)
+        ax.step([0, *seen], [0, *share], where="post", color=series_colour(number), label=label)
     ax.axvline(SLACK, color=FAINT, linewidth=0.8, linestyle="--")
     ax.set_ylim(0, 1)
     ax.set_xlim(0, 6)
