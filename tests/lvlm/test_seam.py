@@ -100,11 +100,11 @@ def test_the_model_is_restored_after_an_exception(pinhole, trace):
 
 def test_an_eager_model_is_instrumented_the_same_way(pinhole, trace):
     arguments = encode_trace(pinhole, trace)
-    expected = TraceSession(pinhole.seam, trace, arguments).pairwise()
+    expected = TraceSession(pinhole.seam, trace, arguments).pairwise().dense()
     config = pinhole.seam.decoder.config
     config._attn_implementation = "eager"
     try:
-        found = TraceSession(pinhole.seam, trace, arguments).pairwise()
+        found = TraceSession(pinhole.seam, trace, arguments).pairwise().dense()
         assert config._attn_implementation == "eager"
     finally:
         config._attn_implementation = "sdpa"

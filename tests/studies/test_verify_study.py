@@ -31,13 +31,7 @@ def test_the_table_shows_the_shares_of_what_was_measured(setup):
     by_chance = {**nothing, "vtrace, answer": DRAWN}
     found = {
         "a": VerifiedExample(1, True, 0, {**nothing, "vtrace-ordered, answer": 1, "vtrace, answer": None}, nothing),
-        "b": VerifiedExample(
-            2,
-            False,
-            DRAWN,
-            {**nothing, "vtrace-ordered, answer": 5, "vtrace, answer": 4},
-            {**nothing, "vtrace, answer": 8},
-        ),
+        "b": VerifiedExample(2, False, DRAWN, {**nothing, "vtrace-ordered, answer": 5, "vtrace, answer": 4}, by_chance),
     }
     text, figure = VERIFY_STUDY.report(Findings(setup, found, {}))
     shares = dict(line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| "))

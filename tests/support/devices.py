@@ -17,15 +17,14 @@ CARDS = [
 ]
 
 
-def halves(first: str, second: str) -> dict[str, str]:
-    """A device map of Pinhole: the first layers on one device, the others on a second one.
+def halves(first: str, second: str, depth: int = 8) -> dict[str, str]:
+    """A device map of a Qwen3-VL, by default Pinhole: the first layers on one device, the others on a second one.
 
-    Input and output embeddings share their weights, so both are on the first device.
+    Input and output embeddings can share their weights, so both are on the first device.
     """
     decoder = "model.language_model"
     places = dict.fromkeys(("model.visual", f"{decoder}.embed_tokens", f"{decoder}.rotary_emb", "lm_head"), first)
-    places |= {f"{decoder}.layers.{k}": first for k in range(4)}
-    places |= {f"{decoder}.layers.{k}": second for k in range(4, 8)}
+    places |= {f"{decoder}.layers.{k}": first if k < depth // 2 else second for k in range(depth)}
     return {**places, f"{decoder}.norm": second}
 
 

@@ -56,7 +56,7 @@ def numbers(lvlm: Lvlm, methods: list[str]) -> dict[str, np.ndarray]:
     target = find_target(trace, "response")
     found = {
         "ids": np.array(trace.ids),
-        "pairwise": session.pairwise().numpy(),
+        "pairwise": session.pairwise().dense().numpy(),
         "likelihoods": session.padded_likelihoods(),
         "revision": np.array(lvlm.revision),
     }

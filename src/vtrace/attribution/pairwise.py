@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..lvlm.layer import Layer
 from .attention import ReceiverSet, Scratch, StackedHeads, attention_rows, grouped
+from .triangle import Triangle
 
 EPSILON = 1e-12  # the paper's ε, in every denominator
 
@@ -30,22 +31,31 @@ class EdgeBlock(NamedTuple):
 class PairwiseMatrix:
     """Accumulates W over layers. W[i, j] is the contribution of source i to receiver j, for i < j."""
 
-    def __init__(self, length: int, groups: Sequence[Int[Tensor, " _"]], device: torch.device | str = "cpu"):
-        """`groups` are the position sets to centre within: image and question, or none."""
+    def __init__(
+        self,
+        length: int,
+        groups: Sequence[Int[Tensor, " _"]],
+        device: torch.device | str = "cpu",
+        rows: Triangle | None = None,
+    ):
+        """`groups` are the position sets to centre within: image and question, or none. `rows` are zeros to add to;
+        without them they are on the device."""
         self.groups = [group.to(device) for group in groups if len(group)]
         self.layers = 0
-        self._rows = torch.zeros(length, length, device=device)  # receiver-major: blocks of rows are contiguous
+        self._rows = Triangle.zeros(length, device) if rows is None else rows
 
     def add(self, layer: Layer) -> None:
         """Add one layer."""
         value = centre_values(layer.value.float(), self.groups)
         for rows, edges in edge_rows(layer, value, direction_of(layer.update)):
-            self._rows[rows, : edges.shape[1]] += edges.to(self._rows.device)
+            assert isinstance(rows, slice)
+            self._rows.add(rows, edges)
         self.layers += 1
 
-    def finish(self) -> Float32[Tensor, "positions positions"]:
-        """W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""
-        return self._rows.tril_(diagonal=-1).div_(self.layers).T
+    def finish(self) -> Triangle:
+        """W, mean over layers. Ends the accumulation."""
+        self._rows.average(self.layers)
+        return self._rows
 
 
 def direction_of(update: Float[Tensor, "*batch width"]) -> Float32[Tensor, "*batch width"]:
@@ -62,9 +72,10 @@ def edge_rows(
     `value` are the layer's values, centred or not; `direction` is what each receiver's writes are projected on. A
     block is valid until the next one is asked for.
     """
-    heads, length, size = layer.query.shape
+    heads, length, size = layer.heads, len(layer.update), layer.size
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
     reading = (direction @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
+    reading = reading if layer.gate is None else reading * layer.gate.transpose(0, 1)
     for rows, edges in stacked_edges(layer, value, reading, slice(0, length)):
         yield EdgeBlock(rows, layer.whole(edges[0]).relu_())
 

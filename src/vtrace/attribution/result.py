@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from ..errors import InputError
 from ..lvlm.model import Lvlm
@@ -20,8 +19,9 @@ from .findings.evidence_regions import evidence_regions
 from .findings.regions import Region, box_region, overlapping_regions, segment_region
 from .findings.verification import Verification
 from .options import Options
-from .pipeline import log_scores_of, score
+from .pipeline import log_scores_of, score_all
 from .shares import to_shares
+from .triangle import LARGEST_SAVED, Triangle
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Attribution(Presentable):
     calibration: Calibration
     details: Mapping[str, Any] = field(default_factory=dict)  # further results of the method
     likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
-    pairwise: Tensor | None = None  # T,T: W, source by receiver
+    pairwise: Triangle | None = None  # W; `pairwise.dense()` is T,T, source by receiver
     verification: Verification | None = None  # what `verify` found
     contrast: Contrast | None = None  # evidence for the target against an alternative
     regions: tuple[Region, ...] = ()  # named parts of pictures and question
@@ -151,10 +151,15 @@ class Attribution(Presentable):
 
     def retarget(self, target: TargetSpec) -> Attribution:
         """The same attribution for another target: instant, because W and the padded likelihoods are kept."""
-        found = find_target(self.trace, target)
-        shares = score(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
+        return self.retarget_all([target])[0]
+
+    def retarget_all(self, targets: Sequence[TargetSpec]) -> list[Attribution]:
+        """The same for several targets, for which W is read only once."""
+        found = [find_target(self.trace, target) for target in targets]
+        shares = score_all(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
         kept = tuple(region for region in self.regions if region.kind != "evidence")  # that was of the old target
-        return replace(self, target=found, verification=None, contrast=None, regions=kept, **shares._asdict())
+        plain = replace(self, verification=None, contrast=None, regions=kept)
+        return [replace(plain, target=a, **b._asdict()) for a, b in zip(found, shares, strict=True)]
 
     def verify(self, lvlm: Lvlm, *, progress: Progress = silent, **options: Any) -> Attribution:
         """The same attribution with its `verification`: evidence is hidden and the model asked again.
@@ -183,7 +188,12 @@ class Attribution(Presentable):
         targets = [Target("token", (p,)) for p in range(self.trace.prompt_length, len(self.trace))]
         return log_scores_of(self._matrix(), targets, Options.of(self.options)).cpu().numpy()
 
-    def _matrix(self) -> Tensor:
+    def _matrix(self) -> Triangle:
+        if self.pairwise is None and len(self.trace) > LARGEST_SAVED:
+            raise InputError(
+                f"this attribution has scores only, because files hold no matrix of over {LARGEST_SAVED:,} tokens; "
+                "explain the trace again to change the target"
+            )
         if self.pairwise is None:
             raise InputError("this attribution has scores only; save it with its matrix to change the target")
         return self.pairwise

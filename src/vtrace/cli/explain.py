@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..system.byte_count import parse_bytes
 from ..system.processes import is_first_process
 from .options import (
     BudgetOption,
@@ -17,6 +18,7 @@ from .options import (
     ExampleOption,
     HtmlFileOption,
     InputsArgument,
+    MemoryOption,
     PngFileOption,
     QuietOption,
     ResponseOption,
@@ -44,6 +46,7 @@ Examples:\n
   vtrace explain --target answer --against "red star"\n
   vtrace explain --verify --target answer --html report.html\n
   vtrace explain --trace saved.json --target "sentence 2"\n
+  vtrace explain --trace long.json --memory 4GB\n
   torchrun --nproc-per-node 2 -m vtrace.cli explain --device tensor-parallel\n
   vtrace explain --json - | jq .top
 """
@@ -105,6 +108,7 @@ def explain_command(
         bool, typer.Option("--verify", help="Hide the evidence and ask the model again (see: vtrace verify).")
     ] = False,
     passes: PassesOption = 30,
+    memory: MemoryOption = "",
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
     device: SplitDeviceOption = "",
@@ -114,6 +118,8 @@ def explain_command(
     source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
     source.check()
     check_outputs(html, png, save_trace, boxes, json_file(json))
+    if memory:
+        parse_bytes(memory)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..attribution.findings.region_files import read_regions
@@ -139,7 +145,7 @@ def explain_command(
         work = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
         report(0, 0, f"Tracing {len(frozen)} tokens: {work}")
         regions = (*read_regions(frozen, region or []), *(segment_region(frozen, text) for text in segment or []))
-        attribution = replace(attribute(lvlm, frozen, target, **vars(options)), regions=regions)
+        attribution = replace(attribute(lvlm, frozen, target, memory=memory or None, **vars(options)), regions=regions)
         attribution = attribution.with_evidence_boxes() if boxes else attribution
         if against:
             report(0, 0, f"Contrasting with {against!r}")

@@ -21,7 +21,7 @@ SPLIT = "tensor-parallel"  # the device of `load` that splits a model
 def _one_process(device: str) -> str:
     if device == SPLIT:
         raise InputError(f"--device {SPLIT} works with: vtrace explain, vtrace compare; use --device auto here")
-    return _split_or_one_process(device)
+    return device
 
 
 def _split_or_one_process(device: str) -> str:
@@ -67,6 +67,15 @@ ChatOption = Annotated[
 ]
 BudgetOption = Annotated[
     int, typer.Option("--max-new-tokens", metavar="N", min=1, help="Maximum length of a response, in tokens.")
+]
+MemoryOption = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that an explanation may use in all, such as 4GB; a pairwise matrix that does not fit is kept in a "
+        "temporary file. Default: no limit.",
+    ),
 ]
 MethodsOption = Annotated[str, typer.Option("--methods", metavar="NAMES", help=_METHODS)]
 OfferedMethodsOption = Annotated[

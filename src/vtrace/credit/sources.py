@@ -18,6 +18,7 @@ from ..attribution.multihop import log_scores
 from ..attribution.pipeline import receiver_columns
 from ..attribution.shares import relative_to_inputs
 from ..attribution.siblings import SiblingMatrices
+from ..attribution.triangle import Triangle
 from ..errors import ModelError
 from ..lvlm.layer import Layer
 from ..lvlm.model import Lvlm
@@ -50,7 +51,7 @@ class Source:
 def _vtrace(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
     matrices = [_siblings(lvlm, part.rollouts[rows]) for rows in part.groups]
     _read_layers(lvlm, part, lambda group, layers: matrices[group].add(layers))
-    found = [matrix for group in matrices for matrix in group.finish()]
+    found = [Triangle.of(matrix) for group in matrices for matrix in group.finish()]
     return side_by_side(lambda row: _all_paths(lvlm, part.rollouts[row], found[row]), range(len(found)), lvlm.device)
 
 
@@ -59,7 +60,7 @@ def _siblings(lvlm: Lvlm, rollouts: Sequence[Rollout]) -> SiblingMatrices:
     return SiblingMatrices([len(r) for r in rollouts], first.prompt_length, _centred(lvlm, first), lvlm.device)
 
 
-def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Tensor) -> ResponseScores:
+def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Triangle) -> ResponseScores:
     receivers = receiver_columns(len(rollout), [rollout.target]).to(pairwise.device)
     logs = log_scores(pairwise, receivers)[:, 0].cpu().numpy()
     return _of_positions(lvlm, rollout, relative_to_inputs(logs, list(rollout.scored)).values)

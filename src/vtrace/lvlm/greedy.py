@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from .families.family import Arguments, repeat_rows
-from .prefix import window
+from .prefix import has_own_masks, window
 from .seam import Seam
 
 
@@ -40,7 +40,9 @@ def decode_greedily(
         extras: further features of the prompts, such as DeepStack rows, in the same order.
         ends: tokens that end a response.
     """
-    cache, live = DynamicCache(), torch.arange(len(embeds))
+    # Masks of the model's own cover all tokens, so no layer may forget any; else layers keep what their kind needs.
+    cache = DynamicCache() if has_own_masks(blank) else DynamicCache(config=seam.decoder.config)
+    live = torch.arange(len(embeds))
     embed, head = seam.model.get_input_embeddings(), seam.model.get_output_embeddings()
     start, length = embeds.shape[1], blank["inputs_embeds"].shape[1]
     none = [rows[:0] for rows in extras]
@@ -55,5 +57,5 @@ def decode_greedily(
             return
         if not more.all():  # rows that have ended leave the batch
             live, tokens = live[more], tokens[more]
-            cache.batch_select_indices(more.nonzero()[:, 0].to(embeds.device))
+            cache.reorder_cache(more.nonzero()[:, 0].to(embeds.device))
         embeds = embed(tokens.to(embeds.device))[:, None]

@@ -52,7 +52,7 @@ def load(
     processor: Any
     try:
         model = auto_class(family).from_pretrained(
-            found.source, attn_implementation="sdpa", **plan.options, **found.options
+            found.source, attn_implementation=family.kernel, **plan.options, **found.options
         )
         read = load_processor if has_pictures(family) else load_text_processor
         processor = read(found.source, model.config.model_type, **found.options)

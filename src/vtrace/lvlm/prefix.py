@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from transformers import DynamicCache
 
 from .families.family import Arguments, Family
 
 
-class KeysAndValues(NamedTuple):
-    """Keys and values of one layer for the tokens of the prefix."""
-
-    keys: Float[Tensor, "1 groups length size"]
-    values: Float[Tensor, "1 groups length size"]
-
-
 @dataclass(frozen=True)
 class Prefix:
-    """Keys and values of the first `length` tokens, for later tokens to attend to."""
+    """What the first `length` tokens leave for later ones: keys and values, or the state of a recurrent layer."""
 
     length: int
-    layers: list[KeysAndValues]
+    cache: DynamicCache
 
 
 @torch.no_grad()
 def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -> Prefix | None:
     """Decode the first tokens of one sequence. None if there are none, or if the model uses its own masks."""
-    mask = arguments.get("attention_mask")
-    if length == 0 or not (mask is None or (isinstance(mask, Tensor) and mask.ndim == 2)):
+    if length == 0 or has_own_masks(arguments):
         return None
     head = family.with_extras(window(arguments, 0, length), [rows[:0] for rows in family.extras(arguments)])
-    cache = DynamicCache()
-    family.decoder(model)(**{**head, "past_key_values": cache, "use_cache": True})
-    return Prefix(length, [KeysAndValues(layer.keys, layer.values) for layer in cache.layers])
+    decoder = family.decoder(model)
+    cache = DynamicCache(config=decoder.config)
+    decoder(**{**head, "past_key_values": cache, "use_cache": True})
+    return Prefix(length, cache)
 
 
 def after(prefix: Prefix | None, arguments: Arguments) -> Arguments:
     """The rest of a batch of sequences that begin with the prefix."""
     if prefix is None:
         return arguments
-    rows, cache = len(arguments["inputs_embeds"]), DynamicCache()
-    for index, (keys, values) in enumerate(prefix.layers):
-        cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), index)
     tail = window(arguments, prefix.length, arguments["inputs_embeds"].shape[1])
+    embeds, cache = arguments["inputs_embeds"], deepcopy(prefix.cache)
+    cache.reorder_cache(torch.zeros(len(embeds), dtype=torch.long, device=embeds.device))  # a copy for every row
     return {**tail, "past_key_values": cache, "use_cache": True}
+
+
+def has_own_masks(arguments: Arguments) -> bool:
+    """Whether the model says itself which position sees which, instead of leaving that to the decoder."""
+    mask = arguments.get("attention_mask")
+    return not (mask is None or (isinstance(mask, Tensor) and mask.ndim == 2))
 
 
 def window(arguments: Arguments, start: int, stop: int) -> Arguments:

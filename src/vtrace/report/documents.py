@@ -16,11 +16,12 @@ from ..attribution.findings.contrast import contrast_document, read_contrast
 from ..attribution.findings.regions import read_region, region_entry
 from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
+from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
 from ..system.files import read_json
 from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
-from ..viewer.quantise import decode_triangle, encode_triangle
+from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
 
 TRACE_SCHEMA = "vtrace.trace/1"
 ATTRIBUTION_SCHEMA = "vtrace.attribution/2"
@@ -82,6 +83,7 @@ def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
 def attribution_document(attribution: Attribution, whole: bool = True) -> dict[str, Any]:
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
+    left_out = pairwise is not None and len(pairwise) > LARGEST_SAVED
     likelihoods, verified, contrast = attribution.likelihoods, attribution.verification, attribution.contrast
     return {
         "schema": ATTRIBUTION_SCHEMA,
@@ -106,7 +108,8 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "contrast": None if contrast is None else contrast_document(contrast),
         "verification": None if verified is None else verification_document(verified),
         "trace": trace_document(attribution.trace, pictures=whole),
-        "pairwise": None if pairwise is None else encode_triangle(pairwise),
+        "pairwise": None if pairwise is None or left_out else encode_triangle(pairwise.dense()),
+        "left_out": left_out_note(len(attribution.trace)) if left_out else None,
     }
 
 
@@ -196,13 +199,17 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         calibration=Calibration(**document["calibration"]),
         options=document["options"],
         method=document["method"],
-        details=document.get("details", {}),
+        details=_with_warning(document.get("details", {}), document.get("left_out")),
         likelihoods=None if likelihoods is None else np.array(likelihoods),
-        pairwise=None if pairwise is None else decode_triangle(pairwise),
+        pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise)),
         verification=None if verified is None else read_verification(verified),
         contrast=None if contrast is None else read_contrast(contrast),
         regions=tuple(map(read_region, document.get("regions", []))),
     )
+
+
+def _with_warning(details: dict[str, Any], warning: str | None) -> dict[str, Any]:
+    return {**details, "warnings": [*details.get("warnings", []), warning]} if warning else details
 
 
 def _tupled(value: Any) -> Any:

@@ -8,8 +8,7 @@ from typing import TypeVar
 import torch
 
 from ..errors import is_out_of_memory
-from .processes import process_count
-from .threads import side_by_side
+from .threads import exchanges_results, side_by_side
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -31,7 +30,7 @@ def in_batches(function: Callable[[Sequence[_Item]], _Result], items: Sequence[_
         try:
             result = function(part)
         except (RuntimeError, MemoryError) as error:
-            if len(part) == 1 or process_count() > 1 or not is_out_of_memory(error):
+            if len(part) == 1 or exchanges_results() or not is_out_of_memory(error):
                 raise
             size = len(part) // 2
         else:
