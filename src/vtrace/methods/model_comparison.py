@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..attribution.result import RankedInput
@@ -32,7 +33,7 @@ def join_models(first: Comparison, second: Comparison, names: tuple[str, str]) -
     return Comparison(
         first.trace,
         first.target,
-        {one: first[method], two: second[method]},
+        {one: replace(first[method], method=one), two: replace(second[method], method=two)},
         {one: first.costs[method], two: second.costs[method]},
         {},
     )
