@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..benchmarks.benchmark import Benchmark
 from ..scheduling.scheduler import Notice, Scheduler
-from ..scheduling.tasks import Failed, TaskOutcome, Pool, Task
+from ..scheduling.tasks import Failed, Pool, Task, TaskOutcome
 from ..types import Progress
 from .item import ChangedExampleError
 from .measurement import ItemToMeasure, not_measured

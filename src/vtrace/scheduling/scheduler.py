@@ -22,7 +22,7 @@ from itertools import count
 from typing import Any, Literal
 
 from ..errors import ModelError
-from .tasks import Died, Done, Event, Failed, Finished, TaskOutcome, Pool, Raised, Ready, Refused, Task
+from .tasks import Died, Done, Event, Failed, Finished, Pool, Raised, Ready, Refused, Task, TaskOutcome
 
 TASKS_AHEAD = 2  # of a worker: the one it works on, and the next
 KILLS_PER_TASK = 3
@@ -155,7 +155,7 @@ class Scheduler:
             case Refused(number, reason):
                 self._lose(number, "refused", reason)
                 self._give_up(reason)
-            case Finished(number, value):
+            case Finished(number, value, _):
                 self._deaths = 0
                 self._seats[number].failures = 0
                 yield from self._report(number, Done(self._seats[number].tasks.pop(0), value))
