@@ -41,9 +41,8 @@ from vtrace.scheduling.ray_pool import RayPool
 from vtrace.scheduling.tasks import Event, Finished, Pool, WorkerRecipe
 
 BENCHMARK = "shapes"
-PLAN = EvaluationPlan(("vtrace", "ifr", "flashtrace", "rollout", "random"), ("response", "answer"))
+PLAN = EvaluationPlan(("vtrace", "ifr", "random"), steps=10)
 COUNTS = (1, 2)
-PAUSE = 1.0  # second, after which a pool is asked again whether its workers have started
 
 
 class WatchedPool:
