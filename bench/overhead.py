@@ -36,6 +36,7 @@ from vtrace.tracing.targets import find_target
 from vtrace.types import Box, Kind, Patch, Span, Target, Trace
 
 RESPONSE = 256  # generated tokens
+VOCABULARY = 8192
 IMAGE, QUESTION = slice(32, -RESPONSE - 64), slice(-RESPONSE - 60, -RESPONSE - 4)
 
 
@@ -46,8 +47,8 @@ class Decoder(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         config = Qwen3VLTextConfig(
-            vocab_size=8192, hidden_size=768, intermediate_size=2560, num_hidden_layers=14, num_attention_heads=12,
-            num_key_value_heads=4, head_dim=64, tie_word_embeddings=True,
+            vocab_size=VOCABULARY, hidden_size=768, intermediate_size=2560, num_hidden_layers=14,
+            num_attention_heads=12, num_key_value_heads=4, head_dim=64, tie_word_embeddings=True,
             rope_parameters=dict(
                 rope_type="default", rope_theta=1e6, mrope_section=[12, 10, 10], mrope_interleaved=True
             ),
@@ -66,10 +67,10 @@ class Decoder(torch.nn.Module):
 class Subject:
     """One sequence of random tokens, and the passes over it."""
 
-    def __init__(self, tokens: int):
-        self.model = Decoder()
+    def __init__(self, tokens: int, model: torch.nn.Module | None = None):
+        self.model = model or Decoder()
         self.seam = Seam(self.model, QWEN3_VL, pad_id=0)
-        self.ids = torch.randint(1, 8192, (tokens,), generator=torch.Generator().manual_seed(0))
+        self.ids = torch.randint(1, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(0))
         self.start = tokens - RESPONSE
         with torch.no_grad():
             embeds = self.model.get_input_embeddings()(self.ids[None])

@@ -189,7 +189,7 @@ def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
 
 
 def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
-    fast = TraceSession.open(lvlm, trace, keep_layers=False).pairwise()
+    fast = TraceSession.open(lvlm, trace, keep_layers=False).pairwise().dense()
     states = literal_states(lvlm, lambda: encode_trace(lvlm, trace))
     slow = algorithm.pairwise(*states, trace.positions("image"), trace.positions("question"))
     torch.testing.assert_close(fast, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))

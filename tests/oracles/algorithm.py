@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 EPS = 1e-12
@@ -47,3 +48,20 @@ def image_scale(u, img_pos, txt_pos, D_img, D_txt, D_both):
     phi_txt = (D_txt + D_both - D_img) / 2
     s = phi_img / (phi_img + phi_txt)
     return (s / (1 - s)) * (sum(u[i] for i in txt_pos) / sum(u[i] for i in img_pos))
+
+
+def extended_precision_scores(pairwise: np.ndarray, receivers: list[int], gamma: float = 1.0) -> np.ndarray:
+    """Plain substitution in 80-bit floats, whose range ends at 1e4932: an oracle without any scaling."""
+    hat = pairwise.astype(np.longdouble)
+    hat = np.longdouble(gamma) * hat / (hat.max() + np.longdouble(EPS))
+    length = len(hat)
+    start = np.zeros(length, np.longdouble)
+    start[receivers] = 1
+    out, inflow = np.zeros(length, np.longdouble), np.zeros(length, np.longdouble)
+    for r in range(length - 2, -1, -1):
+        out[r] = hat[r, r + 1 :] @ (out[r + 1 :] + start[r + 1 :])
+    for r in range(1, length):
+        inflow[r] = (1 + inflow[:r]) @ hat[:r, r]
+    u = (1 + inflow) * out
+    u[min(receivers) :] = 0
+    return u

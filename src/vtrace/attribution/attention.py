@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from ..lvlm.layer import Layer
 
 BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for one block of weights: fits a CPU cache, or fills a GPU launch
+LEAST_RECEIVERS = 16  # in one block, however long the sequence is
 ReceiverSet = slice | Int[Tensor, " receivers"]  # a contiguous run of positions, or sorted positions
 
 
@@ -22,7 +23,21 @@ class AttentionBlock(NamedTuple):
     weights: Float32[Tensor, "heads receivers seen"]
 
 
-def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
+class StackedHeads(NamedTuple):
+    """What attention is computed from in one layer of several sequences: their heads follow each other."""
+
+    query: Float[Tensor, "heads positions size"]
+    key: Float[Tensor, "groups positions size"]
+    scaling: float
+    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None  # the same for all
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer]) -> StackedHeads:
+        query, key = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("query", "key"))
+        return cls(query, key, layers[0].scaling, layers[0].mask)
+
+
+def attention_rows(layer: Layer | StackedHeads, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
     """Yield the attention weights of a layer, some or all receivers, block by block.
 
     The weights are in a buffer that the next block overwrites.
@@ -30,12 +45,12 @@ def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterat
     heads, length, _ = layer.query.shape
     wanted = slice(0, length) if receivers is None else receivers
     count = wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
-    step = min(count, max(16, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
+    step = min(count, max(LEAST_RECEIVERS, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
     scratch = Scratch()
-    query, key_t = layer.query.float() * layer.scaling, layer.key.float().mT
+    query, key_t = layer.query.float(), layer.key.float().mT
     for block in _split(wanted, step):
         seen = _last(block) + 1 if layer.mask is None else length
-        weights = grouped(query[:, block], key_t[..., :seen], scratch)
+        weights = grouped(query[:, block] * layer.scaling, key_t[..., :seen], scratch)
         _hide(weights, block, layer.mask)
         yield AttentionBlock(block, torch.softmax(weights, dim=-1, out=weights))
 

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import ModelError, VTraceError, is_out_of_memory
+from ..errors import ModelError, VTraceError, is_lost_process, is_out_of_memory
+from ..system.processes import is_first_process, process_count, process_rank
 from ..system.version import __version__
 from .benchmarks import BENCHMARKS_EXAMPLE, benchmarks_command
 from .compare import COMPARE_EXAMPLES, compare_command
@@ -70,17 +71,26 @@ def main() -> None:
         _quieten()
         app(standalone_mode=True)
     except VTraceError as error:
-        print(f"vtrace: {error}", file=sys.stderr)
+        print(f"{_program()}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+        if is_out_of_memory(error):
+            reason = "out of memory; use a smaller picture, a smaller model, or --device cpu"
+        elif process_count() > 1 and is_lost_process(error):
+            reason = "another process has ended; its own message says why"
+        else:
             raise
-        print("vtrace: out of memory; use a smaller picture, a smaller model, or --device cpu", file=sys.stderr)
+        print(f"{_program()}: {reason}", file=sys.stderr)
         sys.exit(ModelError.exit_code)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:  # typer has already turned Ctrl-C into an exit
             print("vtrace: interrupted; no file was left half-written", file=sys.stderr)
         raise
+
+
+def _program() -> str:
+    """Who reports an error: the first process, or another one of `torchrun`."""
+    return "vtrace" if is_first_process() else f"vtrace (process {process_rank()})"
 
 
 def _quieten() -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
+from ..system.processes import is_first_process
 from ..types import Progress, silent
 
 
@@ -87,4 +88,4 @@ def describe_pace(measured: int, left: int, seconds: float) -> str:
 
 
 def _watched(quiet: bool) -> bool:
-    return not quiet and sys.stderr.isatty()
+    return not quiet and sys.stderr.isatty() and is_first_process()

@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ..errors import ModelError
 from .layer import BatchConsumer, Layer
+from .tensor_parallel import head_group
 
 
 @contextmanager
@@ -87,21 +90,23 @@ class _Recorder:
 
     def project(self, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if self._call is not None and self.norms[self.seen] is None:
-            self._finish(self._call, output, _weight(projection, self.seen, output))
+            self._finish(self._call, output, _weight(projection, self.seen, output), head_group(projection))
 
     def normalise(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         """The norm is linear in each receiver's sum of writes: a weight per feature and a factor per receiver."""
         if self._call is not None:
             linear = linearised(norm, args[0].flatten(0, 1))
-            matrix = _weight(self.projections[self.seen], self.seen, output).float()
+            projection = self.projections[self.seen]
+            matrix = linear.weight[:, None] * _weight(projection, self.seen, output).float()
             gain = linear.factor.view(output.shape[:2])
-            self._finish(self._call, output, linear.weight[:, None] * matrix, gain)
+            self._finish(self._call, output, matrix, head_group(projection), gain)
 
     def _finish(
         self,
         call: _Call,
         update: Float[Tensor, "batch positions width"],
         projection: Float[Tensor, "width inputs"],
+        group: ProcessGroup | None,
         gain: Float[Tensor, "batch positions"] | None = None,
     ) -> None:
         self._call = None
@@ -119,8 +124,9 @@ class _Recorder:
                 projection,
                 call.scaling,
                 None if call.mask is None else call.mask[row if len(call.mask) > 1 else 0, 0, own, own],
-                self._residual[row, own],
+                self._residual[row, own].to(update.device),  # read before accelerate moves it to a layer's own GPU
                 None if gain is None else gain[row, own],
+                group,
             )
 
         self.consumer([layer_of(row, length) for row, length in enumerate(self.lengths or [update.shape[1]])])
@@ -148,9 +154,11 @@ def linearised(norm: Any, x: Float[Tensor, "positions width"]) -> LinearisedNorm
 
 @torch.no_grad()
 def _weight(projection: Any, layer: int, like: Tensor) -> Float[Tensor, "width inputs"]:
-    """Weight of an output projection. Packed, offloaded or adapted ones are read by projecting the identity."""
+    """Weight of an output projection, for the heads of this process. Packed, offloaded or adapted ones are read by
+    projecting the identity."""
     if isinstance(projection, nn.Linear):
         weight = projection.weight
+        weight = weight.to_local() if isinstance(weight, DTensor) else weight
         packed = not weight.is_floating_point() or weight.element_size() == 1  # 8-bit floats have scales elsewhere
         if not packed and weight.ndim == 2 and not weight.is_meta:
             return weight.detach()

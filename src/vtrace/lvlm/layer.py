@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, overload
 
+import torch.distributed
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,47 @@ class Layer:
     mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None  # None for causal
     residual: Float[Tensor, "positions width"]  # the residual stream before the update was added
     gain: Float[Tensor, " positions"] | None = None  # factor of a norm after the projection, for each receiver
+    group: ProcessGroup | None = None  # processes that have the other heads of this layer; None if all are here
+
+    def to(self, device: torch.device) -> Layer:
+        """The same layer on a device."""
+        if self.query.device == device:
+            return self
+        moved: dict[str, Any] = {name: part.to(device) for name, part in vars(self).items() if torch.is_tensor(part)}
+        return replace(self, **moved)
+
+    def whole(self, part: Tensor) -> Tensor:
+        """A sum over all heads, from the sum over those of this process. May change `part`."""
+        if self.group is None:
+            return part
+        part = part.contiguous()
+        torch.distributed.all_reduce(part, group=self.group)
+        return part
+
+    def mean(self, part: Tensor) -> Tensor:
+        """A mean over all heads, from the mean over those of this process. May change `part`."""
+        return part if self.group is None else self.whole(part).div_(self.group.size())
+
+
+class LayersOn(Sequence[Layer]):
+    """Recorded layers, each moved to one device when it is asked for: those of a large model are on several GPUs."""
+
+    def __init__(self, layers: Sequence[Layer], device: torch.device):
+        self._layers, self._device = layers, device
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    @overload
+    def __getitem__(self, index: int) -> Layer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> LayersOn: ...
+
+    def __getitem__(self, index: int | slice) -> Layer | LayersOn:
+        if isinstance(index, slice):
+            return LayersOn(self._layers[index], self._device)
+        return self._layers[index].to(self._device)
 
 
 Consumer = Callable[[Layer], None]

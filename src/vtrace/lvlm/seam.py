@@ -15,14 +15,16 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from ..errors import ModelError
+from ..system.batches import in_batches
 from ..types import predictor
+from .batch_size import free_memory, sequence_bytes, sequences_at_once, workload_of
 from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
 from .layer import BatchConsumer, Consumer
-
-BATCH_TOKENS = 1024  # as many sequences as fit are decoded together, at least one
+from .tensor_parallel import head_group, least_of
 
 
 class _Stop(Exception):
@@ -57,6 +59,19 @@ class Seam:
     @property
     def decoder(self) -> Any:
         return self.family.decoder(self.model)
+
+    @property
+    def group(self) -> ProcessGroup | None:
+        """The processes that the heads of this model are split over; None if it is whole."""
+        return head_group(self.decoder.layers[0].self_attn.o_proj)
+
+    def batch_size(self, length: int, predicted: int = 0, graph: bool = False) -> int:
+        """How many sequences of this length are decoded together; see `sequence_bytes` for the other arguments."""
+        decoder, group = self.decoder, self.group
+        each = sequence_bytes(workload_of(decoder.config, self.model.dtype), length, predicted, graph)
+        devices = {parameter.device for parameter in decoder.parameters()}
+        count = min(sequences_at_once(length, each, free_memory(device)) for device in devices)
+        return count if group is None else least_of(count, group, self.model.device)
 
     @torch.no_grad()
     def encode(self, inputs: ProcessorOutput) -> Arguments:
@@ -222,10 +237,12 @@ class Seam:
     def log_probabilities_padded(
         self, arguments: Arguments, ids: Int[Tensor, " length"], start: int, positions: Sequence[Sequence[int]]
     ) -> Float64[Tensor, "sets length-{start}"]:
-        """The same for each set of padded positions, batched to the size of the sequence."""
-        together = max(1, BATCH_TOKENS // len(ids))
-        parts = [positions[k : k + together] for k in range(0, len(positions), together)]
-        return torch.cat([self.log_probabilities(self.pad(arguments, part), ids, start) for part in parts])
+        """The same for each set of padded positions, in batches."""
+
+        def measure(part: Sequence[Sequence[int]]) -> Tensor:
+            return self.log_probabilities(self.pad(arguments, part), ids, start)
+
+        return torch.cat([*in_batches(measure, positions, self.batch_size(len(ids)))])
 
     def capture(self, consumer: Consumer) -> AbstractContextManager[None]:
         """While open, every attention layer of the decoder is passed to `consumer` as it is computed."""

@@ -179,6 +179,11 @@ def run_method(
     """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
     method = find_method(name)
     method.check(name, options)
+    if session.seam.group and BACKWARD in method.needs:
+        raise ModelError(
+            f"{name} cannot run on a model split over several processes, because it needs gradients; "
+            "load the model on one device, or on all GPUs with device auto"
+        )
     with running(name):
         try:
             outcome = method.run(session, target, **options)
