@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import VTraceError, running
 from ..lvlm.model import Lvlm
+from ..tracing.batch import Asked, generate_replies
 from ..tracing.example import tidy
 from ..tracing.prompt import process_prompt
-from ..tracing.reply import Reply, decode_reply, generate_reply, known_reply, room_for_reply
+from ..tracing.reply import Reply, decode_reply, known_reply, room_for_reply
 from ..types import Example, Progress, silent
 from .plan import ResponsePlan
 from .rows import LeftOutRow, ResponseRow, ResponseSource, TraceRows
@@ -57,28 +57,29 @@ def freeze_responses(
 
 def freeze_batch(lvlm: Lvlm, benchmark: Benchmark, plan: ResponsePlan, indices: Sequence[int]) -> TraceRows:
     """The responses to these examples, generated together. An item that has none gets the reason."""
-    rows = TraceRows()
+    rows, waiting = TraceRows(), []
     for index in indices:
         key = benchmark.key(index)
-        with _left_out(rows, key), running("the response"):
-            example = tidy(benchmark.example(index))
-            prompt = process_prompt(lvlm, example, plan.system)
-            room = room_for_reply(lvlm, prompt)
-            if known := known_reply(lvlm, example, prompt):
-                rows.response.append(response_row(lvlm, key, index, example, known, "supplied"))
-                continue
-            reply = generate_reply(lvlm, prompt, min(plan.max_new_tokens, room))
+        try:
+            with running("the response"):
+                example = tidy(benchmark.example(index))
+                prompt = process_prompt(lvlm, example, plan.system)
+                asked = Asked(prompt, min(plan.max_new_tokens, room_for_reply(lvlm, prompt)))
+                known = known_reply(lvlm, example, prompt)
+        except VTraceError as error:
+            rows.left_out.append(LeftOutRow(item=key, reason=str(error)))
+            continue
+        if known:
+            rows.response.append(response_row(lvlm, key, index, example, known, "supplied"))
+        else:
+            waiting.append((key, index, example, asked))
+    replies = generate_replies(lvlm, [asked for *_, asked in waiting])
+    for (key, index, example, _), reply in zip(waiting, replies, strict=True):
+        if isinstance(reply, VTraceError):
+            rows.left_out.append(LeftOutRow(item=key, reason=str(reply)))
+        else:
             rows.response.append(response_row(lvlm, key, index, example, reply, "generated"))
     return rows
-
-
-@contextmanager
-def _left_out(rows: TraceRows, key: str) -> Iterator[None]:
-    """Record an error as the reason why an item has no response."""
-    try:
-        yield
-    except VTraceError as error:
-        rows.left_out.append(LeftOutRow(item=key, reason=str(error)))
 
 
 def response_row(

@@ -10,12 +10,11 @@ from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..methods.registry import find_method
+from ..tracing.batch import GENERATED_TOGETHER
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
 from .rows import EvaluatedTarget, RunSettings, TraceSettings
-
-GENERATED_TOGETHER = 16
 
 
 @dataclass(frozen=True)
