@@ -12,10 +12,12 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers import DynamicCache
+from transformers.cache_utils import Cache
 
 from .batching import join
 from .families.family import ProcessorOutput
+from .grouped_attention import grouped
+from .growing_cache import growing_cache
 from .model import Lvlm
 
 PROMPT_TOKENS = 8192  # of prompts that are read together, or one prompt
@@ -44,7 +46,7 @@ class _Rows(NamedTuple):
 
     answers: list[Answer]
     lengths: list[int]  # of what has been read
-    cache: DynamicCache  # what the decoder remembers, padded on the left; grows with every step
+    cache: Cache  # what the decoder remembers, padded on the left; grows with every step
     positions: Int[Tensor, "*axes rows 1"]  # of the last token
 
     def only(self, kept: Sequence[int]) -> _Rows:
@@ -102,7 +104,7 @@ def _choose(waiting: Sequence[tuple[int, Unanswered]], room: int) -> Sequence[tu
 
 def _read(lvlm: Lvlm, chosen: Sequence[tuple[int, Unanswered]]) -> _Rows:
     """Read prompts, right-padded, and predict the first token after each."""
-    seam, cache = lvlm.seam, DynamicCache()
+    seam, cache = lvlm.seam, growing_cache()
     arguments = join(seam, [seam.encode(prompt.inputs) for _, prompt in chosen])
     lengths = [prompt.length for _, prompt in chosen]
     hidden = seam.decoder(**{**arguments, "past_key_values": cache, "use_cache": True}).last_hidden_state
@@ -120,13 +122,15 @@ def _step(lvlm: Lvlm, rows: _Rows) -> _Rows:
     """Read the last token of every row, and predict the next."""
     tokens = torch.tensor([[answer.ids[-1]] for answer in rows.answers], device=lvlm.device)
     lengths = [length + 1 for length in rows.lengths]
-    hidden = lvlm.seam.decoder(
-        inputs_embeds=lvlm.model.get_input_embeddings()(tokens),
-        position_ids=rows.positions,
-        attention_mask=_mask(lengths, rows.cache.get_seq_length() + 1, lvlm.device),
-        past_key_values=rows.cache,
-        use_cache=True,
-    ).last_hidden_state
+    decoder = lvlm.seam.decoder
+    with grouped(decoder):
+        hidden = decoder(
+            inputs_embeds=lvlm.model.get_input_embeddings()(tokens),
+            position_ids=rows.positions,
+            attention_mask=_mask(lengths, rows.cache.get_seq_length() + 1, lvlm.device),
+            past_key_values=rows.cache,
+            use_cache=True,
+        ).last_hidden_state
     for answer, token in zip(rows.answers, _best(lvlm, hidden[:, -1]), strict=True):
         answer.ids.append(token)
     return rows._replace(lengths=lengths, positions=rows.positions + 1)
@@ -145,14 +149,14 @@ def _mask(lengths: Sequence[int], width: int, device: torch.device) -> Int[Tenso
 class _Part(NamedTuple):
     """What the decoder remembers of some rows, of which only so many positions at one end count."""
 
-    cache: DynamicCache
+    cache: Cache
     lengths: Sequence[int]
     from_end: bool
 
 
-def _aligned(parts: Sequence[_Part]) -> DynamicCache:
+def _aligned(parts: Sequence[_Part]) -> Cache:
     """All rows, padded on the left to the longest."""
-    whole = DynamicCache()
+    whole = growing_cache()
     for index in range(len(parts[0].cache.layers)):
         layers = [part.cache.layers[index] for part in parts]
         keys = _left_padded([layer.keys for layer in layers], parts)
