@@ -56,10 +56,7 @@ class _Rows(NamedTuple):
         return _Rows(answers, lengths, self.cache, self.positions.index_select(-2, index))
 
 
-@torch.no_grad()
-def decode_side_by_side(
-    lvlm: Lvlm, prompts: Sequence[Unanswered], stops: set[int], together: int
-) -> Iterator[Answer]:
+def decode_side_by_side(lvlm: Lvlm, prompts: Sequence[Unanswered], stops: set[int], together: int) -> Iterator[Answer]:
     """The most likely answer to each prompt, with the token that ends it, as soon as it has ended.
 
     Args:
@@ -102,6 +99,7 @@ def _choose(waiting: Sequence[tuple[int, Unanswered]], room: int) -> Sequence[tu
     return waiting[:count]
 
 
+@torch.no_grad()
 def _read(lvlm: Lvlm, chosen: Sequence[tuple[int, Unanswered]]) -> _Rows:
     """Read prompts, right-padded, and predict the first token after each."""
     seam, cache = lvlm.seam, growing_cache()
@@ -118,6 +116,7 @@ def _read(lvlm: Lvlm, chosen: Sequence[tuple[int, Unanswered]]) -> _Rows:
     return _Rows(answers, lengths, _aligned([_Part(cache, lengths, from_end=False)]), last + 1)
 
 
+@torch.no_grad()
 def _step(lvlm: Lvlm, rows: _Rows) -> _Rows:
     """Read the last token of every row, and predict the next."""
     tokens = torch.tensor([[answer.ids[-1]] for answer in rows.answers], device=lvlm.device)
@@ -174,6 +173,7 @@ def _left_padded(tensors: Sequence[Tensor], parts: Sequence[_Part]) -> Float[Ten
     return padded
 
 
+@torch.no_grad()
 def _joined(old: _Rows, new: _Rows) -> _Rows:
     cache = _aligned([_Part(old.cache, old.lengths, from_end=True), _Part(new.cache, new.lengths, from_end=True)])
     positions = torch.cat([old.positions, new.positions], dim=-2)
