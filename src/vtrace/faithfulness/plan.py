@@ -11,6 +11,7 @@ from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..methods.registry import find_method
 from ..tracing.batch import GENERATED_TOGETHER
+from ..tracing.endpoint import Endpoint
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
@@ -25,13 +26,13 @@ class ResponsePlan:
     system: str = SYSTEM_PROMPT
     batch: int = GENERATED_TOGETHER  # how many responses are generated together
 
-    def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> TraceSettings:
-        """The settings that all responses of a folder must share."""
+    def settings(self, lvlm: Lvlm, benchmark: Benchmark, endpoint: Endpoint | None = None) -> TraceSettings:
+        """The settings that all responses of a folder must share. Nobody knows the weights that a server has."""
         return TraceSettings(
             model=lvlm.name,
-            revision=lvlm.revision,
-            dtype=lvlm.dtype,
-            served_model="",
+            revision=lvlm.revision if endpoint is None else "",
+            dtype=lvlm.dtype if endpoint is None else "",
+            served_model=endpoint.model if endpoint else "",
             benchmark=benchmark.name,
             system=self.system,
             max_new_tokens=self.max_new_tokens,

@@ -14,6 +14,11 @@ ROOM = 64  # further positions that are allocated at once
 class GrowingLayer(DynamicLayer):
     """Keys and values of one layer: views into larger tensors."""
 
+    keys: Tensor
+    values: Tensor
+    wide_keys: Tensor
+    wide_values: Tensor
+
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         start = self.get_seq_length()
         stop = start + key_states.shape[-2]
