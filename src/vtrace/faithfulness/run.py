@@ -9,6 +9,7 @@ from pathlib import Path
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError, VTraceError
 from ..lvlm.model import Lvlm
+from ..tracing.endpoint import Endpoint
 from ..types import Progress, silent
 from .freeze import freeze_responses
 from .item import ChangedExampleError, freeze_item, measure_item
@@ -28,6 +29,7 @@ def evaluate(
     shard: Shard = WHOLE_RUN,
     only: Sequence[int] | None = None,
     traces: Path | None = None,
+    endpoint: Endpoint | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Measure what is missing in the run at `out`, in the order of the benchmark, and return its file.
@@ -41,6 +43,7 @@ def evaluate(
         shard: which of them, if several machines share the work.
         only: evaluate the examples with these numbers, instead of a limit.
         traces: measure these frozen responses, and only these; by default, responses are frozen in `out` first.
+        endpoint: the server that generates the responses, instead of `lvlm`.
         progress: receives the number of finished items.
     """
     plan.check()
@@ -53,7 +56,8 @@ def evaluate(
         store.save_lost(benchmark.lost)
         missing = {index: wanted for index in mine if (wanted := missing_pairs(store, benchmark.key(index), plan))}
         if frozen is None and (unasked := [n for n in missing if store.frozen(benchmark.key(n)) is None]):
-            freeze_responses(lvlm, benchmark, plan.responses, out, unasked, shard=shard, progress=progress)
+            asking = plan.responses
+            freeze_responses(lvlm, benchmark, asking, out, unasked, endpoint=endpoint, shard=shard, progress=progress)
             frozen = read_traces(out)
         for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
             key = benchmark.key(index)
