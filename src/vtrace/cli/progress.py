@@ -49,8 +49,8 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
         resumed: list[tuple[int, float]] = []  # number of items done when this session began, and the time then
 
         def report(done: int, total: int, label: str = "") -> None:
-            if not resumed:
-                resumed.append((done, time.monotonic()))
+            if not resumed or total != bar.tasks[task].total or done < bar.tasks[task].completed:  # another phase
+                resumed[:] = [(done, time.monotonic())]
             ((before, began),) = resumed
             pace = describe_pace(done - before, total - done, time.monotonic() - began)
             bar.update(task, completed=done, total=total, description=label or "Done", pace=pace)
