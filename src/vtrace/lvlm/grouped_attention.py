@@ -21,7 +21,7 @@ _NAME = "vtrace_grouped"
 
 
 @contextmanager
-def grouped(decoder: Any) -> Iterator[None]:
+def attending_by_groups(decoder: Any) -> Iterator[None]:
     """While open, the decoder attends by groups if it reads one token per sequence. Afterwards as before."""
     before = decoder.config._attn_implementation
     decoder.config._attn_implementation = _NAME

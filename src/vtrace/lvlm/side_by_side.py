@@ -16,7 +16,7 @@ from transformers.cache_utils import Cache
 
 from .batching import join
 from .families.family import ProcessorOutput
-from .grouped_attention import grouped
+from .grouped_attention import attending_by_groups
 from .growing_cache import growing_cache
 from .model import Lvlm
 
@@ -122,7 +122,7 @@ def _step(lvlm: Lvlm, rows: _Rows) -> _Rows:
     tokens = torch.tensor([[answer.ids[-1]] for answer in rows.answers], device=lvlm.device)
     lengths = [length + 1 for length in rows.lengths]
     decoder = lvlm.seam.decoder
-    with grouped(decoder):
+    with attending_by_groups(decoder):
         hidden = decoder(
             inputs_embeds=lvlm.model.get_input_embeddings()(tokens),
             position_ids=rows.positions,
