@@ -22,7 +22,7 @@ from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.rows import RunRows
 from vtrace.faithfulness.run import evaluate
-from vtrace.faithfulness.store import RunStore, Shard, read_reasons, read_run, run_file
+from vtrace.faithfulness.store import RunStore, Shard, read_reasons, read_run, run_files
 from vtrace.faithfulness.tables import tabulate
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
@@ -109,17 +109,25 @@ def test_shards_together_are_the_whole(pinhole, run_folder, tmp_path):
     assert markdown(tabulate(read_run(tmp_path))) == markdown(tabulate(read_run(run_folder)))
 
 
-def test_a_run_that_was_cut_into_shards_twice_is_refused(run_folder, tmp_path):
-    shutil.copy(run_folder / "run.sqlite", tmp_path / "run.sqlite")
+def test_a_run_goes_on_with_other_shards_or_none(pinhole, run_folder, tmp_path):
+    shapes, measured = find_benchmark("shapes-dev"), []
+
+    def note(done, total, label=""):
+        measured.append(label)
+
+    evaluate(pinhole, shapes, PLAN, tmp_path, limit=3, shard=Shard(1, 2))  # items 0 and 2
+    evaluate(pinhole, shapes, PLAN, tmp_path, limit=2, shard=Shard(2, 3))  # item 1
+    evaluate(pinhole, shapes, PLAN, tmp_path, limit=3, progress=note)
+    assert measured == [""]  # there is nothing left
+    assert sorted(p.name for p in run_files(tmp_path)) == ["run-1-of-2.sqlite", "run-2-of-3.sqlite", "run.sqlite"]
+    assert markdown(tabulate(read_run(tmp_path))) == markdown(tabulate(read_run(run_folder)))
+
+
+def test_files_of_another_run_in_the_same_folder_are_refused(pinhole, run_folder, tmp_path):
     shutil.copy(run_folder / "run.sqlite", tmp_path / "run-1-of-2.sqlite")
-    with pytest.raises(InputError, match=r"has dev-00000 in two of its files: .*; move one set elsewhere"):
-        read_run(tmp_path)
-
-
-def test_other_shards_in_the_same_folder_are_refused(pinhole, run_folder):
-    with pytest.raises(InputError, match=r"holds run\.sqlite, which is sharded differently from run-1-of-2\.sqlite"):
-        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3, shard=Shard(1, 2))
-    assert run_file(run_folder).exists()
+    other = dataclasses.replace(PLAN, steps=4)
+    with pytest.raises(InputError, match=r"run-1-of-2\.sqlite was made with steps 3, not 4; choose another --out"):
+        evaluate(pinhole, find_benchmark("shapes-dev"), other, tmp_path, limit=3)
 
 
 def test_a_folder_may_have_any_name(run_folder, tmp_path):

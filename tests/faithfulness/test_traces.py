@@ -71,7 +71,7 @@ def test_a_run_that_was_stopped_after_the_first_phase_asks_nothing_again(pinhole
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("vtrace.faithfulness.run.evaluate_item", stop)
+        patch.setattr("vtrace.faithfulness.engine.evaluate_item", stop)
         with pytest.raises(KeyboardInterrupt):
             evaluate(pinhole, SHAPES, PLAN, tmp_path, limit=2)
     assert read_run(tmp_path).rows == RunRows()

@@ -9,6 +9,16 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from .engines import (
+    AddressOption,
+    CpusOption,
+    EngineChoice,
+    EngineOption,
+    GpusOption,
+    WorkerLogsOption,
+    WorkersOption,
+)
+from .events import EvaluationEvents
 from .options import (
     BatchOption,
     BlurOption,
@@ -36,8 +46,7 @@ from .options import (
     parse_shard,
     split_names,
 )
-from .outputs import print_written
-from .progress import progress_bar, spinner
+from .progress import spinner
 
 EVALUATE_EXAMPLES = """
 Examples:\n
@@ -49,6 +58,8 @@ Examples:\n
   vtrace evaluate --benchmark mmstar --samples samples_mmstar.jsonl --system 'You are a helpful assistant.'\n
   vtrace evaluate --methods vtrace,ifr,rollout,random --target response,answer --out runs/first\n
   vtrace evaluate --methods flowtracer --set flowtracer.mode=flow --out runs/flow\n
+  vtrace evaluate --workers 8 --out runs/first     (eight processes; on a machine with GPUs, one GPU each)\n
+  vtrace evaluate --engine ray --workers 64 --gpus-per-worker 1 --address 10.0.0.1:6379 --out runs/first\n
   vtrace evaluate --shard 2/4 --out runs/first     (the second of four machines, in the same folder)
 """
 
@@ -85,22 +96,34 @@ def evaluate_command(
     timeout: TimeoutOption = 600.0,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
+    workers: WorkersOption = 1,
+    engine: EngineOption = None,
+    address: AddressOption = "",
+    gpus_per_worker: GpusOption = None,
+    cpus_per_worker: CpusOption = None,
+    worker_logs: WorkerLogsOption = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure faithfulness on a benchmark. Interrupted runs resume.
+    """Measure faithfulness on a benchmark. Interrupted runs resume, also with another number of workers or shards.
 
     Responses are frozen first, in the folder of the run; --traces reads them from elsewhere.
     """
+    where = EngineChoice(workers, engine, address, gpus_per_worker, cpus_per_worker, worker_logs)
+    where.check()
     server = parse_endpoint(endpoint, served_model, concurrency, timeout)
     if traces and server:
         raise InputError("--traces and --endpoint are mutually exclusive")
+    if server and not where.in_this_process:
+        raise InputError("--endpoint needs no workers; freeze the responses with vtrace trace, and give --traces")
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..benchmarks.registry import open_benchmark
         from ..faithfulness.plan import EvaluationPlan, check_targets
-        from ..faithfulness.run import evaluate
+        from ..faithfulness.run import chosen_items, evaluate, evaluate_on
         from ..faithfulness.store import read_reasons
         from ..faithfulness.traces import read_traces
+        from ..faithfulness.worker import evaluation_recipe
         from ..lvlm.load import find_dtype, load
         from ..methods.registry import parse_names
         from ..tracing.prompt import SYSTEM_PROMPT
@@ -129,15 +152,22 @@ def evaluate_command(
         for file, reason in chosen.lost:
             print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
-        report(0, 0, f"Loading {model}")
-        lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
-    with progress_bar(quiet) as report:
-        path = evaluate(
-            lvlm, chosen, plan, place, limit=limit, shard=part, traces=traces, endpoint=server, progress=report
-        )
-    for reason, count in read_reasons(path, "left_out").items():
-        print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
-    for reason, count in read_reasons(path, "failure").items():
-        print(f"vtrace: failed {count} times: {reason}", file=sys.stderr)
-    print_written([path])
-    print(path)
+        if where.in_this_process:
+            report(0, 0, f"Loading {model}")
+            lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
+    events = EvaluationEvents(json_, quiet)
+    if where.in_this_process:
+        with events.progress() as report:
+            path = evaluate(
+                lvlm, chosen, plan, place, limit=limit, shard=part, traces=traces, endpoint=server, progress=report
+            )
+    else:
+        recipe = evaluation_recipe(model, dtype, device, chosen, (benchmark, data, samples), plan)
+        items = len(chosen_items(chosen, limit, part))
+        with (
+            events.progress() as report,
+            where.open(recipe, device, chosen, plan, items, events.worker) as engine_,
+        ):
+            report(0, items, f"starting {min(workers, items)} workers")
+            path = evaluate_on(engine_, chosen, plan, place, limit=limit, shard=part, traces=traces, progress=report)
+    events.finished(str(path), read_reasons(path, "left_out"), read_reasons(path, "failure"))

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import ModelError, VTraceError, is_out_of_memory
+from ..errors import ModelError, VTraceError, is_lost_process, is_out_of_memory
+from ..system.processes import is_first_process, process_count, process_rank
 from ..system.version import __version__
 from .benchmarks import BENCHMARKS_EXAMPLE, benchmarks_command
 from .compare import COMPARE_EXAMPLES, compare_command
@@ -19,6 +20,7 @@ from .credit import CREDIT_EXAMPLES, credit_command
 from .doctor import DOCTOR_EXAMPLE, doctor_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
 from .explain import EXPLAIN_EXAMPLES, explain_command
+from .merge import MERGE_EXAMPLES, merge_command
 from .methods import METHODS_EXAMPLE, methods_command
 from .models import MODELS_EXAMPLE, models_command
 from .serve import SERVE_EXAMPLES, serve_command
@@ -42,6 +44,7 @@ app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
 app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)
 app.command("trace", epilog=TRACE_EXAMPLES)(trace_command)
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
+app.command("merge", epilog=MERGE_EXAMPLES)(merge_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)
 app.command("study", epilog=STUDY_EXAMPLES)(study_command)
 app.command("credit", epilog=CREDIT_EXAMPLES)(credit_command)
@@ -70,17 +73,26 @@ def main() -> None:
         _quieten()
         app(standalone_mode=True)
     except VTraceError as error:
-        print(f"vtrace: {error}", file=sys.stderr)
+        print(f"{_program()}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+        if is_out_of_memory(error):
+            reason = "out of memory; use a smaller picture, a smaller model, or --device cpu"
+        elif process_count() > 1 and is_lost_process(error):
+            reason = "another process has ended; its own message says why"
+        else:
             raise
-        print("vtrace: out of memory; use a smaller picture, a smaller model, or --device cpu", file=sys.stderr)
+        print(f"{_program()}: {reason}", file=sys.stderr)
         sys.exit(ModelError.exit_code)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:  # typer has already turned Ctrl-C into an exit
             print("vtrace: interrupted; no file was left half-written", file=sys.stderr)
         raise
+
+
+def _program() -> str:
+    """Who reports an error: the first process, or another one of `torchrun`."""
+    return "vtrace" if is_first_process() else f"vtrace (process {process_rank()})"
 
 
 def _quieten() -> None:

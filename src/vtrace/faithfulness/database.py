@@ -49,11 +49,7 @@ class Database:
                     self.connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(version),))
                     self.connection.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
             before = read_settings(self.connection, self.path, version)
-        for key, value in settings.items():
-            if before.get(key) != json.loads(json.dumps(value)):
-                raise InputError(
-                    f"{self.path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out"
-                )
+        check_settings(self.path, before, settings)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -84,6 +80,13 @@ def read_settings(connection: sqlite3.Connection, path: Path, version: int) -> d
             "run again with another --out"
         )
     return json.loads(found["settings"])
+
+
+def check_settings(path: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Refuse to add to a file what was made with other settings."""
+    for key, value in settings.items():
+        if before.get(key) != json.loads(json.dumps(value)):
+            raise InputError(f"{path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out")
 
 
 def insert_row(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:

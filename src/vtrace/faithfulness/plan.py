@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import Any, Protocol, cast, get_args
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
-from ..lvlm.model import Lvlm
 from ..methods.registry import find_method
 from ..tracing.batch import GENERATED_TOGETHER
 from ..tracing.endpoint import Endpoint
@@ -16,6 +15,19 @@ from ..tracing.prompt import SYSTEM_PROMPT
 from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
 from .rows import EvaluatedTarget, RunSettings, TraceSettings
+
+
+class IdentifiedModel(Protocol):
+    """What a run records about its model: an `Lvlm` here, or what a worker says about its own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str: ...
+
+    @property
+    def dtype(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -26,12 +38,12 @@ class ResponsePlan:
     system: str = SYSTEM_PROMPT
     batch: int = GENERATED_TOGETHER  # how many responses are generated together
 
-    def settings(self, lvlm: Lvlm, benchmark: Benchmark, endpoint: Endpoint | None = None) -> TraceSettings:
+    def settings(self, model: IdentifiedModel, benchmark: Benchmark, endpoint: Endpoint | None = None) -> TraceSettings:
         """The settings that all responses of a folder must share. Nobody knows the weights that a server has."""
         return TraceSettings(
-            model=lvlm.name,
-            revision=lvlm.revision if endpoint is None else "",
-            dtype=lvlm.dtype if endpoint is None else "",
+            model=model.name,
+            revision=model.revision if endpoint is None else "",
+            dtype=model.dtype if endpoint is None else "",
             served_model=endpoint.model if endpoint else "",
             benchmark=benchmark.name,
             system=self.system,
@@ -81,12 +93,12 @@ class EvaluationPlan:
         """Radius of the blur, as a fraction of the longer side."""
         return self.blur or benchmark.blur
 
-    def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> RunSettings:
+    def settings(self, model: IdentifiedModel, benchmark: Benchmark) -> RunSettings:
         """The settings that all rows of a run must share."""
         return RunSettings(
-            model=lvlm.name,
-            revision=lvlm.revision,
-            dtype=lvlm.dtype,
+            model=model.name,
+            revision=model.revision,
+            dtype=model.dtype,
             benchmark=benchmark.name,
             blur=self.radius(benchmark),
             steps=self.steps,

@@ -7,15 +7,15 @@ from itertools import product
 from pathlib import Path
 
 from ..benchmarks.benchmark import Benchmark
-from ..errors import InputError, VTraceError
+from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..tracing.endpoint import Endpoint
 from ..types import Progress, silent
-from .freeze import freeze_responses
-from .item import ChangedExampleError, freeze_item, measure_item
+from .engine import Engine, ThisProcess
+from .measurement import ItemToMeasure
 from .plan import EvaluationPlan
-from .rows import FailureRow, LeftOutRow, RunRows, TargetAndMethod
-from .store import WHOLE_RUN, FrozenResponse, RunStore, Shard, run_file
+from .rows import LeftOutRow, RunRows, TargetAndMethod
+from .store import WHOLE_RUN, RunStore, Shard, run_file
 from .traces import FrozenTraces, read_traces
 
 
@@ -46,28 +46,62 @@ def evaluate(
         endpoint: the server that generates the responses, instead of `lvlm`.
         progress: receives the number of finished items.
     """
+    return evaluate_on(
+        ThisProcess(lvlm, benchmark, plan, endpoint),
+        benchmark,
+        plan,
+        out,
+        limit=limit,
+        shard=shard,
+        only=only,
+        traces=traces,
+        progress=progress,
+    )
+
+
+def evaluate_on(
+    engine: Engine,
+    benchmark: Benchmark,
+    plan: EvaluationPlan,
+    out: Path,
+    *,
+    limit: int | None = None,
+    shard: Shard = WHOLE_RUN,
+    only: Sequence[int] | None = None,
+    traces: Path | None = None,
+    progress: Progress = silent,
+) -> Path:
+    """As `evaluate`, wherever the model runs. This process is the only one that writes to the run's file."""
     plan.check()
     frozen = None if traces is None else read_traces(traces)
     mine = chosen_items(benchmark, limit, shard, only)
     if frozen is not None:
-        frozen.check(lvlm, benchmark, plan.system)
+        frozen.check(engine.model, benchmark, plan.system)
         mine = _with_response(frozen, benchmark, mine)
-    with RunStore(run_file(out, shard), plan.settings(lvlm, benchmark)) as store:
+    with RunStore(run_file(out, shard), plan.settings(engine.model, benchmark)) as store:
         store.save_lost(benchmark.lost)
         missing = {index: wanted for index in mine if (wanted := missing_pairs(store, benchmark.key(index), plan))}
         if frozen is None and (unasked := [n for n in missing if store.frozen(benchmark.key(n)) is None]):
-            asking = plan.responses
-            freeze_responses(lvlm, benchmark, asking, out, unasked, endpoint=endpoint, shard=shard, progress=progress)
+            engine.freeze(out, unasked, shard, progress)
             frozen = read_traces(out)
-        for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
+        done = len(mine) - len(missing)
+        items = []
+        for index, wanted in missing.items():
             key = benchmark.key(index)
-            progress(done, len(mine), key)
             if before := store.frozen(key):
-                store.save(evaluate_item(lvlm, benchmark, plan, index, before, wanted, again=True))
+                items.append(ItemToMeasure(index, key, before, wanted, again=True))
             elif frozen and (response := frozen.responses.get(key)):
-                store.save(evaluate_item(lvlm, benchmark, plan, index, response, wanted))
+                items.append(ItemToMeasure(index, key, response, wanted, again=False))
             elif frozen:
                 store.save(RunRows(left_out=[LeftOutRow(item=key, reason=frozen.left_out[key])]))
+                done += 1
+
+        def begin(label: str) -> None:
+            progress(done, len(mine), label)
+
+        for rows in engine.measure(items, begin):
+            store.save(rows)
+            done += 1
         progress(len(mine), len(mine))
         return store.path
 
@@ -89,32 +123,8 @@ def _with_response(frozen: FrozenTraces, benchmark: Benchmark, numbers: Sequence
     raise InputError(f"{frozen.place} has no response to any of these {len(numbers)} examples of {benchmark.name}")
 
 
-def missing_pairs(store: RunStore, key: str, plan: EvaluationPlan) -> list[TargetAndMethod]:
+def missing_pairs(store: RunStore, key: str, plan: EvaluationPlan) -> tuple[TargetAndMethod, ...]:
     """Targets and methods that are wanted for an item and not measured yet."""
     measured = store.done(key)
     pairs = map(TargetAndMethod._make, product(plan.targets, plan.methods))
-    return [pair for pair in pairs if pair not in measured]
-
-
-def evaluate_item(
-    lvlm: Lvlm,
-    benchmark: Benchmark,
-    plan: EvaluationPlan,
-    index: int,
-    frozen: FrozenResponse,
-    wanted: Sequence[TargetAndMethod],
-    again: bool = False,
-) -> RunRows:
-    """What was measured. If nothing could be, the item is left out with the reason; if the run already has
-    the item and measures it `again`, what is wanted is recorded as failed."""
-    key = benchmark.key(index)
-    try:
-        item = freeze_item(lvlm, benchmark, plan, index, frozen)
-        return measure_item(lvlm, plan, item, plan.radius(benchmark), wanted)
-    except ChangedExampleError:
-        raise
-    except VTraceError as error:
-        reason = str(error)
-    if again:
-        return RunRows(failure=[FailureRow(item=key, target=t, method=m, reason=reason) for t, m in wanted])
-    return RunRows(left_out=[LeftOutRow(item=key, reason=reason)])
+    return tuple(pair for pair in pairs if pair not in measured)

@@ -11,8 +11,8 @@ from typing import NamedTuple, Self, cast
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
-from ..lvlm.model import Lvlm
 from .database import Database, connect_read_only, insert_row, read_settings, readable
+from .plan import IdentifiedModel
 from .rows import TraceRows, TraceSettings
 from .store import WHOLE_RUN, FrozenResponse, Shard, read_reasons
 
@@ -64,10 +64,10 @@ class FrozenTraces:
     responses: Mapping[str, FrozenResponse]
     left_out: Mapping[str, str]  # reasons
 
-    def check(self, lvlm: Lvlm, benchmark: Benchmark, system: str) -> None:
+    def check(self, model: IdentifiedModel, benchmark: Benchmark, system: str) -> None:
         """Refuse responses of another model, to other questions, or under another system prompt."""
         here = {"benchmark": benchmark.name, "system": system}
-        here |= {"revision": lvlm.revision} if self.settings["revision"] else {"model": lvlm.name}
+        here |= {"revision": model.revision} if self.settings["revision"] else {"model": model.name}
         words = {"benchmark": "benchmark", "system": "system prompt", "revision": "model revision", "model": "model"}
         for name, value in here.items():
             if (known := dict(self.settings)[name]) != value:

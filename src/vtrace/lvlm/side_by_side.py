@@ -99,6 +99,11 @@ def _choose(waiting: Sequence[tuple[int, Unanswered]], room: int) -> Sequence[tu
     return waiting[:count]
 
 
+def can_decode_side_by_side(lvlm: Lvlm) -> bool:
+    """Whether every layer remembers keys and values; a state that layers carry along cannot be padded on the left."""
+    return all(hasattr(layer, "self_attn") for layer in lvlm.seam.decoder.layers)
+
+
 @torch.no_grad()
 def _read(lvlm: Lvlm, chosen: Sequence[tuple[int, Unanswered]]) -> _Rows:
     """Read prompts, right-padded, and predict the first token after each."""
@@ -125,6 +130,7 @@ def _step(lvlm: Lvlm, rows: _Rows) -> _Rows:
     with attending_by_groups(decoder):
         hidden = decoder(
             inputs_embeds=lvlm.model.get_input_embeddings()(tokens),
+            **lvlm.family.token_inputs(decoder, tokens),
             position_ids=rows.positions,
             attention_mask=_mask(lengths, rows.cache.get_seq_length() + 1, lvlm.device),
             past_key_values=rows.cache,

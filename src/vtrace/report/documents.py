@@ -13,11 +13,12 @@ import numpy as np
 from PIL import Image
 
 from ..attribution.result import Attribution
+from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
 from ..system.files import read_json
 from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
-from ..viewer.quantise import decode_triangle, encode_triangle
+from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
 
 TRACE_SCHEMA = "vtrace.trace/1"
 ATTRIBUTION_SCHEMA = "vtrace.attribution/2"
@@ -79,6 +80,7 @@ def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
 def attribution_document(attribution: Attribution, whole: bool = True) -> dict[str, Any]:
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
+    left_out = pairwise is not None and len(pairwise) > LARGEST_SAVED
     likelihoods = attribution.likelihoods
     return {
         "schema": ATTRIBUTION_SCHEMA,
@@ -99,7 +101,8 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
         "trace": trace_document(attribution.trace, pictures=whole),
-        "pairwise": None if pairwise is None else encode_triangle(pairwise),
+        "pairwise": None if pairwise is None or left_out else encode_triangle(pairwise.dense()),
+        "left_out": left_out_note(len(attribution.trace)) if left_out else None,
     }
 
 
@@ -177,10 +180,14 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         calibration=Calibration(**document["calibration"]),
         options=document["options"],
         method=document["method"],
-        details=document.get("details", {}),
+        details=_with_warning(document.get("details", {}), document.get("left_out")),
         likelihoods=None if likelihoods is None else np.array(likelihoods),
-        pairwise=None if pairwise is None else decode_triangle(pairwise),
+        pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise)),
     )
+
+
+def _with_warning(details: dict[str, Any], warning: str | None) -> dict[str, Any]:
+    return {**details, "warnings": [*details.get("warnings", []), warning]} if warning else details
 
 
 def _tupled(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..errors import VTraceError, running
 from ..lvlm.model import Lvlm
-from ..lvlm.side_by_side import Unanswered, decode_side_by_side
+from ..lvlm.side_by_side import Unanswered, can_decode_side_by_side, decode_side_by_side
 from ..types import ProcessedPrompt
 from .reply import Reply, as_reply, generate_reply, generation_stops
 
@@ -35,7 +35,7 @@ def generate_replies(
     At most `together` are generated at once. If memory does not suffice, those that are left are generated with half
     as many; a prompt that does not even fit alone is given up.
     """
-    if _has_rules(lvlm):
+    if _has_rules(lvlm) or not can_decode_side_by_side(lvlm):
         return [_outcome(partial(generate_reply, lvlm, *one)) for one in asked]
     found: dict[int, Reply | VTraceError] = {}
     while left := [number for number in range(len(asked)) if number not in found]:
