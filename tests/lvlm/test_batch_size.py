@@ -17,7 +17,7 @@ def work(pinhole):
 
 
 def test_the_sizes_are_those_of_the_configuration(work):
-    assert work == (128, 384, 8, 4, 64, 499, 2)
+    assert work == (128, 384, 8, 4, 128, 64, 499, 2)
 
 
 def test_twice_the_memory_holds_twice_the_sequences(work):

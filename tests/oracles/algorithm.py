@@ -8,12 +8,20 @@ import torch
 EPS = 1e-12
 
 
-def pairwise(V, a, x_attn, x_pre, Wo, img_pos, txt_pos, centre=True):
-    """Step 1. V[l][i,h], a[l][h,j,i], x_attn[l][j], x_pre[l][j], Wo[l][h] (d_h by d): W[i,j]."""
+def pairwise(V, a, x_attn, x_pre, Wo, img_pos, txt_pos, centre=True, gates=None):
+    """Step 1. V[l][i,h], a[l][h,j,i], x_attn[l][j], x_pre[l][j], Wo[l][h] (d_h by d): W[i,j].
+
+    gates[l][j,h], where a layer has them, multiply what receiver j reads of each head before it is projected.
+    """
     L, T = len(V), len(x_pre[0])
     W = torch.zeros(T, T, dtype=V[0].dtype)
     for l in range(L):  # noqa: E741
         H = a[l].shape[0]
+        if gates is not None and gates[l] is not None:
+            W += (
+                gated_edges(V[l], a[l], x_attn[l] - x_pre[l], Wo[l], (img_pos, txt_pos) if centre else (), gates[l]) / L
+            )
+            continue
         F = torch.stack([V[l][:, h] @ Wo[l][h] for h in range(H)], dim=1)  # i,h,d
         d = x_attn[l] - x_pre[l]
         if centre:
@@ -25,6 +33,20 @@ def pairwise(V, a, x_attn, x_pre, Wo, img_pos, txt_pos, centre=True):
             for i in range(j):
                 e = sum(a[l][h, j, i] * torch.dot(F[i, h], d[j]) for h in range(H))
                 W[i, j] += torch.relu(e) / (torch.linalg.norm(d[j]) + EPS) / L
+    return W
+
+
+def gated_edges(V, a, d, Wo, modalities, gate):
+    """One layer whose writes depend on the receiver: (v_i ⊙ gate_j) O_h."""
+    V, T = V.clone(), len(d)
+    for modality in modalities:
+        V[modality] -= sum(V[k] for k in modality) / len(modality)
+    W = torch.zeros(T, T, dtype=V.dtype)
+    for j in range(T):
+        F = torch.stack([(V[:, h] * gate[j, h]) @ Wo[h] for h in range(a.shape[0])], dim=1)  # i,h,d
+        for i in range(j):
+            e = sum(a[h, j, i] * torch.dot(F[i, h], d[j]) for h in range(a.shape[0]))
+            W[i, j] = torch.relu(e) / (torch.linalg.norm(d[j]) + EPS)
     return W
 
 

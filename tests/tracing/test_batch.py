@@ -100,6 +100,15 @@ def test_an_empty_reply_is_an_error_of_its_own_row(pinhole, monkeypatch):
     assert isinstance(empty, InputError)
 
 
+def test_a_checkpoint_with_rules_of_its_own_is_asked_one_at_a_time(pinhole, monkeypatch):
+    prompts = [asked(pinhole, SHAPES.example(number), 20) for number in range(2)]
+    first = generate_replies(pinhole, prompts)[0].ids[0]
+    monkeypatch.setattr(pinhole.model.generation_config, "suppress_tokens", [first])
+    replies = generate_replies(pinhole, prompts)
+    assert first not in replies[0].ids
+    assert replies == [generate_reply(pinhole, *each) for each in prompts]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", families.BUILDERS)
 def test_every_family_generates_the_same_in_a_batch(family, tmp_path):

@@ -72,9 +72,10 @@ def edge_rows(
     `value` are the layer's values, centred or not; `direction` is what each receiver's writes are projected on. A
     block is valid until the next one is asked for.
     """
-    heads, length, size = layer.query.shape
+    heads, length, size = layer.heads, len(layer.update), layer.size
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
     reading = (direction @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
+    reading = reading if layer.gate is None else reading * layer.gate.transpose(0, 1)
     for rows, edges in stacked_edges(layer, value, reading, slice(0, length)):
         yield EdgeBlock(rows, layer.whole(edges[0]).relu_())
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from torch import nn
 
 from ..errors import ModelError
-from ..lvlm.batch_size import workload_of
+from ..lvlm.batch_size import first_layer, workload_of
 from ..lvlm.checkpoint import build_without_weights, find_checkpoint, read_config
 from ..lvlm.families.family import Family, ModelConfig
 from ..lvlm.families.supported import family_of, has_pictures
+from ..lvlm.mixer import mixer_of
 from ..system.byte_count import parse_bytes
 from ..system.peak_memory import memory_in_use
 from .memory_plan import Device, plan_memory
@@ -39,7 +40,7 @@ class Requirements(TypedDict):
     decoder_parameters: int
     weights_bytes: int
     libraries_bytes: int  # Python and its libraries, as loaded in this process
-    cache_bytes: int  # keys and values while the response is generated
+    cache_bytes: int  # keys and values, and recurrent states, while the response is generated
     matrix_bytes: int  # the pairwise matrix W
     working_bytes: int  # activations of one pass, and buffers
     disk_bytes: int  # the file that holds W if it does not fit into the memory budget
@@ -94,7 +95,7 @@ def examine(name: str, tokens: int, dtype: str = "", memory: str | int = "") -> 
         "family": family.name,
         "status": family.status,
         "layers": text.num_hidden_layers,
-        "heads": [text.num_attention_heads, text.num_key_value_heads],
+        "heads": [text.num_attention_heads, first_layer(text).num_key_value_heads],
         "context": text.max_position_embeddings,
         "fits_context": tokens <= text.max_position_embeddings,
         "plan": requirements_of(config, family, tokens, dtype, "cuda" if cuda else "cpu", budget),
@@ -110,7 +111,7 @@ def requirements_of(
     item = max(2.0, BYTES_PER_WEIGHT[dtype])  # quantised models compute in half precision
     work = workload_of(text, torch.float32 if item == 4 else torch.bfloat16)
     weights = int(_weights(model, BYTES_PER_WEIGHT[dtype], item))
-    cache = int(2 * work.layers * work.cached * tokens * work.item)
+    cache = sum(_cached(mixer_of(layer).module, tokens) for layer in decoder.layers) * work.item
     libraries = memory_in_use(torch.device("cpu")) if device == "cpu" else 0
     plan = plan_memory(work, tokens, device, libraries + weights, budget)
     passes = "4 forward passes (1 instrumented)" if has_pictures(family) else "1 forward pass (instrumented)"
@@ -127,6 +128,19 @@ def requirements_of(
         "total_bytes": max(plan.in_use + cache, plan.total),
         "passes": f"{passes}, after the response has been generated",
     }
+
+
+def _cached(module: Any, tokens: int) -> int:
+    """Numbers that a layer keeps while the response is generated: keys and values, or the state of a hybrid layer."""
+    if hasattr(module, "k_proj"):
+        values = getattr(module, "v_proj", None) or module.k_proj  # some share one projection
+        return tokens * (module.k_proj.out_features + values.out_features)
+    if hasattr(module, "A_log"):  # the gated delta rule: keys by values for each head, and what its convolution reads
+        state = module.num_v_heads * module.head_k_dim * module.head_v_dim
+        return state + module.conv1d.weight.numel()
+    if hasattr(module, "conv"):
+        return module.conv.weight.numel()
+    return 0  # keys and values of another layer
 
 
 def _weights(model: nn.Module, each: float, plain: float) -> float:

@@ -48,12 +48,15 @@ class SiblingMatrices:
             self._shared_rows[rows, : edges.shape[1]] += edges.to(self._shared_rows.device)
 
     def _add_own(self, layers: Sequence[Layer]) -> None:
-        heads, longest, size = layers[0].query.shape
+        heads, longest, size = layers[0].heads, len(layers[0].update), layers[0].size
         own = slice(self.shared, longest)
         direction = direction_of(torch.stack([layer.update[own] for layer in layers]))
         if layers[0].gain is not None:
             direction *= torch.stack([layer.gain[own] for layer in layers if layer.gain is not None])[..., None]
         reading = (direction @ layers[0].projection.float()).view(len(layers), -1, heads, size).transpose(1, 2)
+        if layers[0].gate is not None:
+            gates = torch.stack([layer.gate[own] for layer in layers if layer.gate is not None])
+            reading = reading * gates.transpose(1, 2)
         value = centre_values(torch.cat([layer.value for layer in layers]).float(), self.groups)
         for rows, edges in stacked_edges(StackedHeads.of(layers), value, reading.flatten(0, 1), own, len(layers)):
             block = self._own_rows[:, rows.start - own.start : rows.stop - own.start, : edges.shape[-1]]
@@ -82,4 +85,5 @@ def _beginning(layer: Layer, length: int) -> Layer:
         mask=None if layer.mask is None else layer.mask[own, own],
         residual=layer.residual[own],
         gain=None if layer.gain is None else layer.gain[own],
+        gate=None if layer.gate is None else layer.gate[own],
     )

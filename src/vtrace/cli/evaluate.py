@@ -109,11 +109,11 @@ def evaluate_command(
 
     Responses are frozen first, in the folder of the run; --traces reads them from elsewhere.
     """
+    where = EngineChoice(workers, engine, address, gpus_per_worker, cpus_per_worker, worker_logs)
+    where.check()
     server = parse_endpoint(endpoint, served_model, concurrency, timeout)
     if traces and server:
         raise InputError("--traces and --endpoint are mutually exclusive")
-    where = EngineChoice(workers, engine, address, gpus_per_worker, cpus_per_worker, worker_logs)
-    where.check()
     if server and not where.in_this_process:
         raise InputError("workers do not ask an endpoint; freeze responses with vtrace trace, then use --traces")
     with spinner(quiet) as report:

@@ -17,7 +17,9 @@ from .plan import ResponsePlan
 from .response_row import response_row
 from .rows import LeftOutRow, TraceRows
 
-PATIENCE = 3  # failed examples per request at a time, with no success in between, after which the server is given up
+_FAILURES_IN_A_ROW = (
+    3  # failed examples per request at a time, with no success in between, after which the server is given up
+)
 
 
 class _Request(NamedTuple):
@@ -63,7 +65,7 @@ def served_rows(
                 yield rows
             if stopped is not None:
                 raise stopped
-            if failures >= PATIENCE * endpoint.concurrency:
+            if failures >= _FAILURES_IN_A_ROW * endpoint.concurrency:
                 raise EndpointError(
                     f"{failures} examples failed one after the other; the last: {rows.left_out[-1]['reason']}"
                 )

@@ -27,19 +27,32 @@ class Workload(NamedTuple):
 
 def workload_of(config: ModelConfig, dtype: torch.dtype) -> Workload:
     """The sizes of a decoder with this configuration."""
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    layer = first_layer(config)
+    size = getattr(layer, "head_dim", None) or config.hidden_size // config.num_attention_heads
     experts = getattr(config, "num_experts_per_tok", 0) or 0
-    of_experts = experts * (getattr(config, "moe_intermediate_size", 0) or 0)
+    of_experts = experts * _widest(config, "moe_intermediate_size")
     return Workload(
         config.hidden_size,
-        max(getattr(config, "intermediate_size", 0) or 0, of_experts),
+        max(_widest(config, "intermediate_size"), of_experts),
         config.num_hidden_layers,
         config.num_attention_heads,
         config.num_attention_heads * size,
-        config.num_key_value_heads * size,
+        layer.num_key_value_heads * size,
         config.vocab_size,
         max(2, dtype.itemsize),  # quantised models compute in half precision
     )
+
+
+def first_layer(config: ModelConfig) -> ModelConfig:
+    """What is set for the first layer, in decoders whose layers differ in size."""
+    layers = getattr(config, "per_layer_config", None)
+    return layers[0] if layers else config
+
+
+def _widest(config: ModelConfig, name: str) -> int:
+    """A width, or the largest of several."""
+    found = getattr(config, name, 0) or 0
+    return max(found) if isinstance(found, (list, tuple)) else found
 
 
 def sequence_bytes(work: Workload, length: int, predicted: int = 0, graph: bool = False) -> int:

@@ -78,7 +78,7 @@ class Graph:
 
 def differentiate(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Gradient:
     """One backward pass from the sum of the logits of the tokens at `positions`."""
-    graph = Graph(seam, arguments, ids, positions)
+    graph = Graph(seam, arguments, ids, positions, heads=not seam.hybrid)
     return graph.gradient(graph.logits.sum())
 
 

@@ -21,9 +21,12 @@ _NAME = "vtrace_grouped"
 
 
 @contextmanager
-def grouped(decoder: Any) -> Iterator[None]:
+def attending_by_groups(decoder: Any) -> Iterator[None]:
     """While open, the decoder attends by groups if it reads one token per sequence. Afterwards as before."""
     before = decoder.config._attn_implementation
+    if before != "sdpa":  # what the model needs instead
+        yield
+        return
     decoder.config._attn_implementation = _NAME
     try:
         yield

@@ -52,7 +52,7 @@ def load(
         plan = _Plan({**plan.options, **split_options(config, family, name)}, None)
     try:
         model = auto_class(family).from_pretrained(
-            found.source, attn_implementation="sdpa", **plan.options, **found.options
+            found.source, attn_implementation=family.kernel, **plan.options, **found.options
         )
     except Exception as error:  # weights and configurations can be damaged in many ways
         raise ModelError(f"cannot load {name}: {failure_reason(error)}") from error

@@ -24,6 +24,7 @@ from .batch_size import free_memory, sequence_bytes, sequences_at_once, workload
 from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
 from .layer import BatchConsumer, Consumer
+from .mixer import is_hybrid, mixer_of
 from .tensor_parallel import head_group, least_of
 
 
@@ -61,9 +62,14 @@ class Seam:
         return self.family.decoder(self.model)
 
     @property
+    def hybrid(self) -> bool:
+        """Whether some layers mix positions without softmax, or gate what they have mixed."""
+        return any(is_hybrid(mixer_of(layer)) for layer in self.decoder.layers)
+
+    @property
     def group(self) -> ProcessGroup | None:
         """The processes that the heads of this model are split over; None if it is whole."""
-        return head_group(self.decoder.layers[0].self_attn.o_proj)
+        return head_group(mixer_of(self.decoder.layers[0]).projection)
 
     def batch_size(self, length: int, predicted: int = 0, graph: bool = False) -> int:
         """How many sequences of this length are decoded together; see `sequence_bytes` for the other arguments."""
@@ -143,6 +149,9 @@ class Seam:
         """Replace embeddings and extras at the masked positions of a batch."""
         own = arguments["inputs_embeds"]
         mixed = {**arguments, "inputs_embeds": torch.where(masked[..., None], embeds.to(own.dtype), own)}
+        pad = torch.tensor([self.pad_id], device=own.device)
+        for name, (row,) in self.family.token_inputs(self.decoder, pad).items():
+            mixed[name] = torch.where(masked.view(*masked.shape, *[1] * row.ndim), row, arguments[name])
         if not (rows := self.family.extras(arguments)):
             return mixed
         chosen = self.family.extra_rows(arguments, masked)[:, None]
@@ -162,7 +171,11 @@ class Seam:
     def predict(self, arguments: Arguments, positions: Sequence[int]) -> Float[Tensor, "batch tokens vocabulary"]:
         """Logits that predict the tokens at these positions; float32; differentiable."""
         hidden = self.decoder(**arguments).last_hidden_state[:, _predictors(positions)]
-        return self.model.get_output_embeddings()(hidden).float()
+        return self.logits(hidden)
+
+    def logits(self, hidden: Float[Tensor, "*any width"]) -> Float[Tensor, "*any vocabulary"]:
+        """What the model makes of its last hidden states; float32."""
+        return self.family.logits(self.decoder.config, self.model.get_output_embeddings()(hidden).float())
 
     @torch.no_grad()
     def log_probabilities(
@@ -229,9 +242,8 @@ class Seam:
         self, hidden: Float[Tensor, "tokens width"], chosen: Int[Tensor, " tokens"], chunk: int = 256
     ) -> Iterator[_LogitChunk]:
         """Compute logits at predictors only, a few hundred at a time, because a large vocabulary needs much memory."""
-        head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
-            logits = head(rows).float()
+            logits = self.logits(rows)
             yield _LogitChunk(logits, wanted.to(logits.device))
 
     def log_probabilities_padded(

@@ -16,7 +16,7 @@ from transformers.cache_utils import Cache
 
 from .batching import join
 from .families.family import ProcessorOutput
-from .grouped_attention import grouped
+from .grouped_attention import attending_by_groups
 from .growing_cache import growing_cache
 from .model import Lvlm
 
@@ -99,6 +99,11 @@ def _choose(waiting: Sequence[tuple[int, Unanswered]], room: int) -> Sequence[tu
     return waiting[:count]
 
 
+def can_decode_side_by_side(lvlm: Lvlm) -> bool:
+    """Whether every layer remembers keys and values; a state that layers carry along cannot be padded on the left."""
+    return all(hasattr(layer, "self_attn") for layer in lvlm.seam.decoder.layers)
+
+
 @torch.no_grad()
 def _read(lvlm: Lvlm, chosen: Sequence[tuple[int, Unanswered]]) -> _Rows:
     """Read prompts, right-padded, and predict the first token after each."""
@@ -122,9 +127,10 @@ def _step(lvlm: Lvlm, rows: _Rows) -> _Rows:
     tokens = torch.tensor([[answer.ids[-1]] for answer in rows.answers], device=lvlm.device)
     lengths = [length + 1 for length in rows.lengths]
     decoder = lvlm.seam.decoder
-    with grouped(decoder):
+    with attending_by_groups(decoder):
         hidden = decoder(
             inputs_embeds=lvlm.model.get_input_embeddings()(tokens),
+            **lvlm.family.token_inputs(decoder, tokens),
             position_ids=rows.positions,
             attention_mask=_mask(lengths, rows.cache.get_seq_length() + 1, lvlm.device),
             past_key_values=rows.cache,

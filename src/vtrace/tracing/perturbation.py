@@ -132,7 +132,7 @@ class Perturbation:
         masks = [torch.tensor([p in picture for p in self._image]) for picture in pictures]
         clean, other = self._pixels
         chosen = [family.pixel_mask(self._clean, mask.to(clean.device), config) for mask in masks]
-        inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen])
+        inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen], dim=family.pixel_axis)
         embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
         rows = [embeds[:, self._image], *(extra.view(count, len(self._image), -1) for extra in extras)]
         tiles = [tensor.split([len(tile) for tile in self._tiles], dim=1) for tensor in rows]

@@ -97,10 +97,10 @@ def sampled_reply(lvlm: Lvlm, ids: Sequence[int]) -> Reply:
 
 def end_tokens(lvlm: Lvlm) -> set[int]:
     """Tokens that end a response."""
-    return {lvlm.processor.tokenizer.eos_token_id} | stop_tokens(lvlm)
+    return {lvlm.processor.tokenizer.eos_token_id} | generation_stops(lvlm)
 
 
-def stop_tokens(lvlm: Lvlm) -> set[int]:
+def generation_stops(lvlm: Lvlm) -> set[int]:
     """Tokens after which the model is not asked to go on."""
     ends = lvlm.model.generation_config.eos_token_id
     return set(ends) if isinstance(ends, list) else set() if ends is None else {ends}
