@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ..attribution.findings.contrast import contrast_document, read_contrast
+from ..attribution.findings.regions import read_region, region_entry
+from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
@@ -81,7 +84,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
     left_out = pairwise is not None and len(pairwise) > LARGEST_SAVED
-    likelihoods = attribution.likelihoods
+    likelihoods, verified, contrast = attribution.likelihoods, attribution.verification, attribution.contrast
     return {
         "schema": ATTRIBUTION_SCHEMA,
         "method": attribution.method,
@@ -100,10 +103,25 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
+        "regions": [region_entry(region, attribution.scores) for region in attribution.regions],
+        "visual_dependence": _dependence(attribution),
+        "contrast": None if contrast is None else contrast_document(contrast),
+        "verification": None if verified is None else verification_document(verified),
         "trace": trace_document(attribution.trace, pictures=whole),
         "pairwise": None if pairwise is None or left_out else encode_triangle(pairwise.dense()),
         "left_out": left_out_note(len(attribution.trace)) if left_out else None,
     }
+
+
+def _dependence(attribution: Attribution) -> dict[str, Any] | None:
+    """Visual dependence of response tokens and words, in nats; None if it was not measured."""
+    if attribution.likelihoods is None:
+        return None
+    words = [
+        {"text": word.text, "start": word.start, "stop": word.stop, "nats": nats}
+        for word, nats in attribution.word_dependence()
+    ]
+    return {"tokens": attribution.visual_dependence().tolist(), "words": words}
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -169,6 +187,7 @@ def _trace(document: dict[str, Any]) -> Trace:
 
 def _attribution(document: dict[str, Any]) -> Attribution:
     likelihoods, pairwise = document["likelihoods"], document["pairwise"]
+    verified, contrast = document.get("verification"), document.get("contrast")  # files of older versions have none
     trace = _trace(document["trace"])
     if len(document["scores"]) != len(trace) or (pairwise and pairwise["size"] != len(trace)):
         raise ValueError("scores or matrix do not fit the trace")
@@ -183,6 +202,9 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         details=_with_warning(document.get("details", {}), document.get("left_out")),
         likelihoods=None if likelihoods is None else np.array(likelihoods),
         pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise)),
+        verification=None if verified is None else read_verification(verified),
+        contrast=None if contrast is None else read_contrast(contrast),
+        regions=tuple(map(read_region, document.get("regions", []))),
     )
 
 
