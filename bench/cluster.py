@@ -19,7 +19,7 @@ import random
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,11 +169,11 @@ def predict(scale: dict[str, Any], item: dict[str, Any], assumed: Assumptions) -
     """Everything that is printed."""
     one = [seconds for _, seconds in scale["local_details"]["items"]["1"]]
     spread = [seconds * len(one) / sum(one) for seconds in one]
-    # The driver was measured with few rows per item; those of all methods take longer to store.
     driver = scale["local_details"]["driver_seconds_per_item"] + item["rows"] / scale["rows_per_second"]
     costs = SimulatedCosts(
         assumed.start_seconds, driver, 3600 * assumed.hours_between_failures, assumed.slow_workers, assumed.slowdown
     )
+    few_rows = driver + (scale["rows_per_item"] - item["rows"]) / scale["rows_per_second"]
     runs = workload(assumed, item["passes"], spread)
     mean = sum(map(sum, runs)) / sum(map(len, runs))
     short = [spread[k % len(spread)] for k in range(20_000)]  # seconds: items of about one second
@@ -188,7 +188,9 @@ def predict(scale: dict[str, Any], item: dict[str, Any], assumed: Assumptions) -
         "workers_that_one_driver_serves": mean / driver,
         "one_after_another": [asdict(one_after_another(runs, workers, costs)) for workers in WORKERS],
         "side_by_side": [asdict(side_by_side(runs, workers, costs)) for workers in WORKERS if workers > len(runs)],
-        "items_of_one_second": [asdict(one_after_another([short], workers, costs)) for workers in WORKERS],
+        "items_of_one_second": [
+            asdict(one_after_another([short], workers, replace(costs, driver=few_rows))) for workers in WORKERS
+        ],
     }
 
 

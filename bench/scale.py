@@ -174,6 +174,7 @@ def measure(engines: Sequence[str], items: int, repeats: int) -> dict[str, Any]:
             found = compare(on_ray if engine == "ray" else local, Path(name) / engine, items, repeats)
             rows = found.pop("rows")
             facts |= {engine: round(found.pop("ratio"), 2), f"{engine}_details": found}
+        facts["rows_per_item"] = sum(map(len, vars(rows.rows).values())) / items
         facts["rows_per_second"] = round(rows_per_second(rows, Path(name) / "store"))
     return facts
 
