@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from transformers import DynamicCache
 
@@ -26,7 +25,7 @@ class GeneratedToken(NamedTuple):
 def decode_greedily(
     seam: Seam,
     blank: Arguments,
-    embeds: Float[Tensor, "batch prompt width"],
+    prompts: dict[str, Tensor],
     extras: Sequence[Tensor],
     ends: Collection[int],
 ) -> Iterator[GeneratedToken]:
@@ -36,20 +35,20 @@ def decode_greedily(
         seam: the model.
         blank: decoder arguments of one sequence, the prompt and room for the response; positions and masks are the
             model's own.
-        embeds: embeddings of the prompts, one row each.
+        prompts: what shows the tokens of the prompts, one row each, by name: embeddings, and what a family has beside.
         extras: further features of the prompts, such as DeepStack rows, in the same order.
         ends: tokens that end a response.
     """
     # Masks of the model's own cover all tokens, so no layer may forget any; else layers keep what their kind needs.
     cache = DynamicCache() if has_own_masks(blank) else DynamicCache(config=seam.decoder.config)
-    live = torch.arange(len(embeds))
-    embed, head = seam.model.get_input_embeddings(), seam.model.get_output_embeddings()
-    start, length = embeds.shape[1], blank["inputs_embeds"].shape[1]
+    rows, start = prompts["inputs_embeds"].shape[:2]
+    live, device, length = torch.arange(rows), prompts["inputs_embeds"].device, blank["inputs_embeds"].shape[1]
+    head, shown = seam.model.get_output_embeddings(), prompts
     none = [rows[:0] for rows in extras]
     for place in range(start, length):
         own = repeat_rows(window(blank, 0 if place == start else place - 1, place), len(live))
         own = seam.family.with_extras(own, [*extras] if place == start else none)
-        call = {**own, "inputs_embeds": embeds, "past_key_values": cache, "use_cache": True}
+        call = {**own, **shown, "past_key_values": cache, "use_cache": True}
         tokens = head(seam.decoder(**call).last_hidden_state[:, -1]).float().argmax(-1).cpu()
         yield from map(GeneratedToken, live.tolist(), tokens.tolist())
         more = torch.tensor([token not in ends for token in tokens.tolist()])
@@ -57,5 +56,5 @@ def decode_greedily(
             return
         if not more.all():  # rows that have ended leave the batch
             live, tokens = live[more], tokens[more]
-            cache.reorder_cache(more.nonzero()[:, 0].to(embeds.device))
-        embeds = embed(tokens.to(embeds.device))[:, None]
+            cache.reorder_cache(more.nonzero()[:, 0].to(device))
+        shown = {name: value[:, None] for name, value in seam.token_inputs(tokens.to(device)).items()}

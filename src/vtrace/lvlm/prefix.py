@@ -60,7 +60,7 @@ def _cut(name: str, value: Any, length: int, start: int, stop: int) -> Any:
     also cover what comes before."""
     if isinstance(value, dict):  # a mask for each kind of layer
         return {key: _cut(name, part, length, start, stop) for key, part in value.items()}
-    if name == "inputs_embeds":
+    if name == "inputs_embeds" or (name == "per_layer_inputs" and value is not None):
         return value[:, start:stop]
     if not isinstance(value, Tensor) or value.shape[-1] != length:
         return value
