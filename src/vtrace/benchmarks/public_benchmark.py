@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-from ..errors import InputError, first_line
+from ..errors import InputError
 from ..tracing.pictures import BLUR
 from ..types import AnswerKind, Example
 from .benchmark import Benchmark
 from .readers.hub import fetch_dataset
 from .readers.parquet import read_parquet
-from .readers.rows import DatasetRow, DatasetRows, unique_keys
+from .readers.rows import DatasetRow, DatasetRows, read_row, unique_keys
 from .readers.tsv import read_tsv, tsv_example
-
-_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ def open_public_benchmark(source: PublicBenchmark, data: Path | None = None) -> 
         keys = [row["index"] for row in rows.texts]
     else:
         rows, make = read_parquet(paths, source.columns, source.title), source.example
-        keys = [_read(source.key, row) for row in rows.texts]
+        keys = [read_row(source.key, row) for row in rows.texts]
     kept = [index for index, row in enumerate(rows.texts) if source.keep(row)]
     return _benchmark(source, rows, make, kept, unique_keys(keys[index] for index in kept))
 
@@ -60,19 +57,9 @@ def _benchmark(
     source: PublicBenchmark, rows: DatasetRows, make: Callable[[DatasetRow], Example], kept: list[int], keys: list[str]
 ) -> Benchmark:
     def example(number: int) -> Example:
-        return replace(_read(make, rows.whole(kept[number])), key=keys[number])
+        return replace(read_row(make, rows.whole(kept[number])), key=keys[number])
 
     return Benchmark(source.name, len(kept), keys.__getitem__, example, BLUR, rows.lost)
-
-
-def _read(make: Callable[[DatasetRow], _Made], row: DatasetRow) -> _Made:
-    """Cells can contain anything; an item whose row cannot be read is left out."""
-    try:
-        return make(row)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"the row cannot be read: {type(error).__name__}: {first_line(error)[:120]}") from error
 
 
 def _files(source: PublicBenchmark, folder: Path) -> list[Path]:

@@ -1,17 +1,19 @@
 """The command line. Results go to stdout, progress and errors to stderr.
 
-Exit codes: 0 success, 2 invalid input, 3 unusable model, 130 interrupted.
+Exit codes: 0 success, 2 invalid input, 3 unusable model, 4 an error inside VTrace, 130 interrupted.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from ..errors import ModelError, VTraceError, is_out_of_memory
+from ..errors import InputError, ModelError, VTraceError, is_out_of_memory, one_line
+from ..system.error_log import report_bug
 from ..system.version import __version__
 from .benchmarks import BENCHMARKS_EXAMPLE, benchmarks_command
 from .compare import COMPARE_EXAMPLES, compare_command
@@ -25,6 +27,7 @@ from .serve import SERVE_EXAMPLES, serve_command
 from .study import STUDY_EXAMPLES, study_command
 from .table import TABLE_EXAMPLES, table_command
 
+BUG = 4
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -68,21 +71,37 @@ def main() -> None:
         _quieten()
         app(standalone_mode=True)
     except VTraceError as error:
-        print(f"vtrace: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        print("vtrace: out of memory; use a smaller picture, a smaller model, or --device cpu", file=sys.stderr)
-        sys.exit(ModelError.exit_code)
+        _fail(error, error.exit_code)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:  # typer has already turned Ctrl-C into an exit
-            print("vtrace: interrupted; no file was left half-written", file=sys.stderr)
+            _fail("interrupted; no file was left half-written", INTERRUPTED)
+        _flush()
         raise
+    except Exception as error:  # the last resort
+        if is_out_of_memory(error):
+            _fail("out of memory; use a smaller picture, a smaller model, or --device cpu", ModelError.exit_code)
+        _fail(report_bug(error), BUG)
+
+
+def _fail(message: object, code: int) -> NoReturn:
+    print(f"vtrace: {one_line(message)}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _flush() -> None:
+    """Write what is left now: at exit, Python would only complain."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python does not try again
+        _fail(f"cannot write the output: {error.strerror or error}", InputError.exit_code)
 
 
 def _quieten() -> None:
-    """Silence progress bars and notices of libraries, unless the user asked for them."""
+    """Silence progress bars and notices of libraries, unless the user asked for them; print any file name."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")

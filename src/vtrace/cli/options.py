@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import InputError
+from ..system.json_reader import parse_json
 
 _MODEL = "Hub id (or id@revision), folder, or embedded model: pinhole or pinhole-internvl."
 _METHODS = "Comma-separated method names (see: vtrace methods), or a group: instant, quick, all."
@@ -118,8 +118,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, dict[str, Any]]:
         if not (equals and dot and option):
             raise InputError(f"cannot read --set {setting!r}; write {_SETTING}, such as ifr.aggregate=span")
         try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
+            value = parse_json(text, "")
+        except InputError:
             value = text
         options.setdefault(method, {})[option.replace("-", "_")] = value
     return options

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from ..benchmarks.benchmark import Benchmark
 from ..benchmarks.readers.rows import unique_keys
-from ..benchmarks.user_questions import TABLE_SUFFIXES, open_user_questions
+from ..benchmarks.readers.tables import TABLE_SUFFIXES
+from ..benchmarks.user_questions import open_user_questions
 from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..report.documents import read_trace
@@ -60,7 +61,7 @@ def _in_place(place: Path, system: str, several: bool) -> Iterator[StoredRespons
     elif place.exists() and not place.is_dir() and place.suffix not in TABLE_SUFFIXES:
         raise InputError(f"{place} is neither a trace ({TRACE_SUFFIX}) nor a table ({' or '.join(TABLE_SUFFIXES)})")
     else:
-        table = open_user_questions(place, strict=False)
+        table = open_user_questions(place)
         for number in range(table.size):
             key = f"{table.name}/{table.key(number)}" if several else table.key(number)
             yield StoredResponse(key, partial(_of_row, table, number, system))

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..benchmarks.benchmark import Benchmark
 from ..errors import VTraceError
 from ..lvlm.model import Lvlm
+from ..system.error_log import record_bug
 from ..types import Progress, silent
 from .item import ChangedExampleError, freeze_item, measure_item
 from .plan import EvaluationPlan
@@ -49,7 +50,7 @@ def evaluate(
         for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
             key = benchmark.key(index)
             progress(done, len(mine), key)
-            store.save(_rows_of_item(lvlm, benchmark, plan, index, store.frozen(key), wanted))
+            store.save(_rows_of_item(lvlm, benchmark, plan, index, store.frozen(key), wanted, out))
         progress(len(mine), len(mine))
         return store.path
 
@@ -68,9 +69,10 @@ def _rows_of_item(
     index: int,
     before: FrozenResponse | None,
     wanted: list[TargetAndMethod],
+    folder: Path,
 ) -> RunRows:
     """What was measured. If nothing could be, the item is left out with the reason; if part of it was measured earlier,
-    the rest is recorded as failed."""
+    the rest is recorded as failed. The traceback of an unexpected error goes to a log in the folder of the run."""
     key = benchmark.key(index)
     try:
         item = freeze_item(lvlm, benchmark, plan, index, before)
@@ -79,6 +81,8 @@ def _rows_of_item(
         raise
     except VTraceError as error:
         reason = str(error)
+    except Exception as error:  # a bug of ours on one item must not stop the run
+        reason = record_bug(error, folder, f"item {key}")
     if before is None:
         return RunRows(left_out=[LeftOutRow(item=key, reason=reason)])
     return RunRows(failure=[FailureRow(item=key, target=t, method=m, reason=reason) for t, m in wanted])

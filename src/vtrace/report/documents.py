@@ -15,7 +15,7 @@ from PIL import Image
 from ..attribution.result import Attribution
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
-from ..system.files import read_json
+from ..system.json_reader import read_json
 from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
 from ..viewer.quantise import decode_triangle, encode_triangle
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from ..errors import InputError
-from ..system.files import read_json
+from ..system.json_reader import read_json
 from ..types import Example, Turn
 from .conversation import parse, question_of, single
 from .pictures import Picture, open_image
