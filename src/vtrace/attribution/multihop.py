@@ -57,7 +57,7 @@ def log_sums_up_to(
     """log of the sum over paths of at most `hops` edges, to (or, `inward`, from) the start columns."""
     edges = (pairwise.T if inward else pairwise).double() * edge_scale(pairwise, gamma)
     sums = torch.zeros_like(start, dtype=torch.float64)
-    for _ in range(hops):
+    for _ in range(min(hops, len(pairwise))):  # no path has more edges than there are positions
         sums = edges @ (sums + start.double())
     return sums.log()
 

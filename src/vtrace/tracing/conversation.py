@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from ..errors import InputError
 from ..types import Span, Turn
 
-_OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # put around every text while the template is rendered; no text contains them
+MARKS = ("\ufdd0", "\ufdd1")  # put around every text while the template is rendered; no text may contain them
+_OPEN, _CLOSE = MARKS
 
 
 class ParsedChat(NamedTuple):

@@ -15,8 +15,15 @@ from ..types import Example, Finish, Kind, Patch, ProcessedPrompt, Span, Trace, 
 from .conversation import texts_of
 from .example import Message, as_example, from_chat, is_chat, tidy, turns_of
 from .pictures import Picture
-from .prompt import SYSTEM_PROMPT, locate_texts, process_prompt, refuse_placeholders
+from .prompt import (
+    SYSTEM_PROMPT,
+    check_length,
+    check_response_ids,
+    locate_texts,
+    process_prompt,
+)
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
+from .user_text import check_user_text
 
 MAX_NEW_TOKENS = 2048
 
@@ -70,11 +77,7 @@ def trace(
         reply = Reply(_supplied(lvlm, example.response), "supplied")
     else:
         reply = _generate(lvlm, prompt, min(max_new_tokens, room), streamer)
-    if len(reply.ids) > room:
-        raise InputError(
-            f"prompt and response have {length + len(reply.ids)} tokens, "
-            f"more than the model's context of {lvlm.context}; shorten the response"
-        )
+    check_length(lvlm, length + len(reply.ids))
     return _freeze(lvlm, example, prompt, system, reply)
 
 
@@ -108,19 +111,14 @@ def _supplied(lvlm: Lvlm, response: str) -> list[int]:
     response = unicodedata.normalize("NFC", response).strip()
     if not response:
         raise InputError("the supplied response is empty")
-    refuse_placeholders(lvlm, response, "response")
+    check_user_text(lvlm, response, "response")
     tokenizer = lvlm.processor.tokenizer
     return [*tokenizer(response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
 
 
 def _sampled(lvlm: Lvlm, ids: Sequence[int]) -> Reply:
     """Tokens that were sampled elsewhere, checked to be some that this model can read in a response."""
-    size = lvlm.model.get_input_embeddings().num_embeddings
-    if wrong := [token for token in ids if not 0 <= token < size]:
-        raise InputError(f"the response has a token {wrong[0]}, but {lvlm.name} has only {size}; was it another model?")
-    pictures = {lvlm.image_token_id, getattr(lvlm.model.config, "video_token_id", None)}
-    if pictures & set(ids):
-        raise InputError("the response has the token of a picture or video, which the model would look for; remove it")
+    check_response_ids(lvlm, ids)
     return Reply(list(ids), "stop" if ids[-1] in end_tokens(lvlm) else "length")
 
 

@@ -12,7 +12,8 @@ from PIL import ExifTags, Image, ImageFilter, ImageOps, UnidentifiedImageError
 
 from ..errors import InputError, first_line
 
-MAX_PIXELS = 64_000_000
+MAX_PIXELS = 64_000_000  # of one picture
+MAX_TOTAL_PIXELS = 256_000_000  # of all pictures of one question
 BLUR = 1 / 12  # radius of the Gaussian that hides a photograph or diagram, as a fraction of the longer side
 # Formats that are decoded by Pillow itself: some others start external programs.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO", "JPEG2000", "AVIF", "PPM", "TGA", "ICO")
@@ -45,6 +46,17 @@ def open_image(picture: Picture | bytes, name: str = "", formats: Sequence[str] 
         raise InputError(
             f"cannot read {name[:200]}: {first_line(error)}; save it as PNG or JPEG and try again"
         ) from error
+
+
+def open_images(pictures: Sequence[Picture | bytes]) -> tuple[Image.Image, ...]:
+    """Several pictures; together they have to fit into memory."""
+    opened: list[Image.Image] = []
+    for picture in pictures:
+        opened.append(open_image(picture))
+        if sum(image.width * image.height for image in opened) > MAX_TOTAL_PIXELS:
+            limit = MAX_TOTAL_PIXELS // 10**6
+            raise InputError(f"the pictures have more than {limit} megapixels together; use fewer or smaller ones")
+    return tuple(opened)
 
 
 def _file(picture: str | os.PathLike[str] | bytes, name: str) -> io.BytesIO | Path:
