@@ -72,7 +72,7 @@ def test_a_document_with_one_place_changed_works_or_is_refused(documents, pinhol
         (("patches", 0, 1), 7, "picture that does not exist"),
         (("words", 0, 2), 10**6, "positions that do not exist"),
         (("response_span",), [5], "1 values instead of 2"),
-        (("images",), ["AAAA"], "not in a known picture format"),
+        (("images",), ["AAAA"], "not a picture"),
         (("images",), ["%%%"], "base64"),
         (("finish",), "maybe", "not one of"),
         (("more",), 1, "unknown field 'more'"),

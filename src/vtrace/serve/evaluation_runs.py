@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 from ..benchmarks.registry import find_benchmark
-from ..errors import InputError
+from ..errors import InputError, VTraceError, first_line, one_line
 from ..faithfulness.rows import ItemRow, ResultRow, RunRows
 from ..faithfulness.store import RUN_FILES, read_run
+from ..system.json_reader import parse_json
+from ..system.typed_json import as_typed
 from ..tracing.generate import Reply
-from ..types import Example
+from ..types import Example, Finish
 
 
 @dataclass(frozen=True)
@@ -88,21 +93,25 @@ class EvaluationRuns:
 
     def items(self, name: str, correct: bool | None, offset: int, count: int) -> ItemPage:
         """Items in the order of the run; only correct or only wrong answers on request."""
-        rows = read_run(self._place(name), ("item",)).rows.item
-        if correct is not None:
-            rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
-        return ItemPage(len(rows), [_item(row) for row in rows[offset : offset + count]])
+        with _readable():
+            rows = read_run(self._place(name), ("item",)).rows.item
+            if correct is not None:
+                rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
+            return ItemPage(len(rows), [_item(row) for row in rows[offset : offset + count]])
 
     def item(self, name: str, key: str) -> MeasuredItem:
-        rows = self._rows(name, key)
-        return MeasuredItem(_item(rows.item[0]), _scores(rows))
+        with _readable():
+            rows = self._rows(name, key)
+            return MeasuredItem(_item(rows.item[0]), _scores(rows))
 
     def frozen(self, name: str, key: str) -> RunResponse:
-        place = self._place(name)
-        row = self._rows(name, key).item[0]
-        settings = read_run(place, ()).settings
-        example = find_benchmark(settings["benchmark"]).example(row["number"])
-        return RunResponse(settings["model"], example, Reply(json.loads(row["reply"]), row["finish"]))
+        with _readable():
+            row = self._rows(name, key).item[0]
+            settings = read_run(self._place(name), ()).settings
+            reply = as_typed(tuple[int, ...], parse_json(row["reply"], "the response is damaged"), "reply")
+            finish = as_typed(Finish, row["finish"], "finish")
+            example = find_benchmark(settings["benchmark"]).example(row["number"])
+            return RunResponse(settings["model"], example, Reply(list(reply), finish))
 
     def _rows(self, name: str, key: str) -> RunRows:
         rows = read_run(self._place(name), item=key).rows
@@ -114,7 +123,7 @@ class EvaluationRuns:
         if self.folder is None or not self.folder.is_dir():
             return {}
         folders = [self.folder, *(place for place in self.folder.iterdir() if place.is_dir())]
-        return {place.resolve().name: place for place in folders if any(place.glob(RUN_FILES))}
+        return {one_line(place.resolve().name): place for place in folders if any(place.glob(RUN_FILES))}
 
     def _place(self, name: str) -> Path:
         places = self._places()
@@ -123,14 +132,27 @@ class EvaluationRuns:
         return places[name]
 
     def _facts(self, name: str, place: Path) -> RunFacts:
+        """A run that cannot be read is listed with the reason, and hides no other."""
         try:
-            run = read_run(place, ("item",))
+            with _readable():
+                run = read_run(place, ("item",))
+                graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
+                made, items = run.settings, len(run.rows.item)
+                facts = RunFacts(name, made["model"], made["benchmark"], items, sum(graded), len(graded))
+                return TypeAdapter(RunFacts).validate_python(vars(facts))
         except InputError as error:
-            return RunFacts(name, "", "", 0, 0, 0, str(error))
-        graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
-        return RunFacts(
-            name, run.settings["model"], run.settings["benchmark"], len(run.rows.item), sum(graded), len(graded)
-        )
+            return RunFacts(name, "", "", 0, 0, 0, one_line(error))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """A damaged run can fail anywhere."""
+    try:
+        yield
+    except VTraceError:
+        raise
+    except Exception as error:
+        raise InputError(f"this run is damaged: {type(error).__name__}: {first_line(error)}") from error
 
 
 def _item(row: ItemRow) -> ItemFacts:

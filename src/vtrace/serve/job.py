@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, Unpack
 
 from ..tracing.generate import Reply
+from ..tracing.pictures import open_images
 from ..types import Example
 
 ExplainedTarget = Literal["response", "answer"]
@@ -29,8 +30,13 @@ class JobRequest:
     model: str
     methods: tuple[str, ...]
     target: ExplainedTarget
-    example: Example
+    example: Example  # without pictures, if those are given as files
     reply: Reply | None = None  # of a response that is already known
+    pictures: tuple[bytes, ...] = ()  # files, decoded when the work begins: many requests can wait
+
+    def open_example(self) -> Example:
+        """The example with its pictures."""
+        return replace(self.example, images=open_images(self.pictures)) if self.pictures else self.example
 
 
 @dataclass(frozen=True)

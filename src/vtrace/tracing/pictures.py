@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import ExifTags, Image, ImageFilter, ImageOps, UnidentifiedImageError
@@ -29,19 +30,30 @@ def open_image(picture: Picture | bytes, name: str = "", formats: Sequence[str] 
         formats: of files that are accepted.
     """
     name = name or ("the picture" if isinstance(picture, Image.Image | bytes) else str(picture))
+    with _refusing(name):
+        if isinstance(picture, Image.Image):
+            return picture if _is_ready(picture, name) else _rgb(picture, name)
+        with Image.open(_file(picture, name), formats=_known(formats)) as opened:
+            return _rgb(opened, name)
+
+
+def image_size(picture: bytes, name: str, formats: Sequence[str] = FORMATS) -> tuple[int, int]:
+    """Width and height of a file, or an error; nothing is decoded."""
+    with _refusing(name), Image.open(_file(picture, name), formats=_known(formats)) as opened:
+        return opened.size
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """Turn whatever a decoder raises into one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's notes on odd metadata
-            if isinstance(picture, Image.Image):
-                return picture if _is_ready(picture, name) else _rgb(picture, name)
-            with Image.open(_file(picture, name), formats=_known(formats)) as opened:
-                return _rgb(opened, name)
+            yield
     except InputError:
         raise
     except UnidentifiedImageError as error:
-        raise InputError(
-            f"{name[:200]} is not in a known picture format; save it as PNG or JPEG and try again"
-        ) from error
+        raise InputError(f"{name[:200]} is not a picture in a known format; save it as PNG or JPEG") from error
     except Exception as error:  # decoders raise many kinds of errors on a damaged file
         raise InputError(
             f"cannot read {name[:200]}: {first_line(error)}; save it as PNG or JPEG and try again"

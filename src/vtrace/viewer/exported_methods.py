@@ -57,7 +57,7 @@ def export_methods(results: Sequence[Attribution]) -> ExportedMethods:
         if result.pairwise is None:
             entry["exported"].append(_fixed(result))
         else:
-            entry["matrix"] = _place(tensors, result.pairwise)
+            entry["matrix"] = index_of_matrix(tensors, result.pairwise)
     depth = choose_depth(sum(len(tensor) * (len(tensor) - 1) // 2 for tensor in tensors), BUDGET)
     return ExportedMethods(_labelled(list(entries.values())), [encode_triangle(tensor, depth) for tensor in tensors])
 
@@ -66,7 +66,7 @@ def target_entry(target: Target) -> TargetEntry:
     return {"name": target.name, "positions": list(target.positions)}
 
 
-def _place(tensors: list[Tensor], pairwise: Tensor) -> int:
+def index_of_matrix(tensors: list[Tensor], pairwise: Tensor) -> int:
     """Index of the matrix in the list; it is added if it is new."""
     for place, known in enumerate(tensors):
         if known is pairwise or known.equal(pairwise):
