@@ -336,8 +336,8 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
         ({"methods": ("nope",)}, "unknown method"),
         ({"options": {"ifr": {"aggregate": "span"}}}, "not among the methods"),
         ({"options": {"random": {"colour": 1}}}, "has no option"),
-        ({"blur": 0.0}, "blur radius must be positive, not 0"),
-        ({"steps": 0}, "a curve needs at least 1 step, not 0"),
+        ({"blur": 0.0}, "blur radius must be positive and at most 10.0, not 0"),
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
     ],
 )
 def test_a_plan_that_cannot_work_is_refused_before_anything_runs(change, message):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -16,6 +17,8 @@ from .readers.hub import fetch_dataset
 from .readers.parquet import read_parquet
 from .readers.rows import DatasetRow, DatasetRows, read_row, unique_keys
 from .readers.tsv import read_tsv, tsv_example
+
+_DEPTH = 4  # levels of folders that are searched
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,9 @@ class PublicBenchmark:
 def open_public_benchmark(source: PublicBenchmark, data: Path | None = None) -> Benchmark:
     """From the hub, or from `data`: a folder of Parquet files, a Parquet file, or a TSV file."""
     place = data or fetch_dataset(source.hub, source.files, source.title)
-    if not place.exists():
+    if not os.path.exists(place):
         raise InputError(f"{place} does not exist; give a folder of Parquet files, a Parquet file or a TSV file")
-    paths = [place] if place.is_file() else _files(source, place)
+    paths = [place] if os.path.isfile(place) else _files(source, place)
     make: Callable[[DatasetRow], Example]
     if paths[0].suffix == ".tsv":
         rows, make = read_tsv(paths[0], source.title), partial(tsv_example, free=source.free)
@@ -64,7 +67,7 @@ def _benchmark(
 
 def _files(source: PublicBenchmark, folder: Path) -> list[Path]:
     """Files of the benchmark in a folder: laid out as on the hub, side by side, or the TSV file."""
-    tables = sorted(folder.rglob("*.parquet"))
+    tables = sorted(_parquet_files(folder))
     names = {path: path.relative_to(folder).as_posix() for path in tables}
     for patterns in (source.files, [pattern.rpartition("/")[2] for pattern in source.files]):
         if found := [path for path in tables if _matches(names[path], patterns)]:
@@ -76,6 +79,14 @@ def _files(source: PublicBenchmark, folder: Path) -> list[Path]:
         f"{folder} has neither {' nor '.join(source.files)} nor {source.tsv}.tsv (there is {there}); "
         "give the file itself"
     )
+
+
+def _parquet_files(folder: Path) -> Iterator[Path]:
+    """Parquet files in a folder and a few levels below; unreadable folders are skipped."""
+    for place, below, names in os.walk(folder):
+        yield from (Path(place) / name for name in names if name.endswith(".parquet"))
+        if len(Path(place).relative_to(folder).parts) >= _DEPTH:
+            below.clear()
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

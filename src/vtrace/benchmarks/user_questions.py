@@ -34,7 +34,7 @@ def open_user_questions(place: Path) -> Benchmark:
     """
     if not os.path.exists(place):
         raise InputError(f"there is no file or folder {place}")
-    table = _table(place) if place.is_dir() else place
+    table = _table(place) if os.path.isdir(place) else place
     rows = _pairs(place) if table is None else [_checked(row, table.name) for row in read_table(table)]
     if not rows:
         raise InputError(f"{table or place} has no questions")

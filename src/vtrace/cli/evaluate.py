@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -124,6 +125,6 @@ def _parse_shard(text: str) -> Shard:
     from ..faithfulness.store import Shard
 
     number, _, count = text.partition("/")
-    if not (number.isdigit() and count.isdigit()):
+    if not re.fullmatch("[0-9]{1,9}/[0-9]{1,9}", text):
         raise InputError(f"cannot read --shard {text!r}; write it as I/N, such as 2/4")
     return Shard(int(number), int(count))

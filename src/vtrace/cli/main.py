@@ -5,10 +5,11 @@ Exit codes: 0 success, 2 invalid input, 3 unusable model, 4 an error inside VTra
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn, Protocol, runtime_checkable
 
 import typer
 
@@ -29,6 +30,17 @@ from .table import TABLE_EXAMPLES, table_command
 
 BUG = 4
 INTERRUPTED = 130
+
+
+@runtime_checkable
+class _Usage(Protocol):
+    """Typer's error for wrong usage. Its class is private, and differs between versions."""
+
+    ctx: Any
+    exit_code: int
+
+    def format_message(self) -> str: ...
+
 
 app = typer.Typer(
     add_completion=False,
@@ -69,32 +81,36 @@ def main() -> None:
     """Entry point. Errors that the user can act on become one line and an exit code."""
     try:
         _quieten()
-        app(standalone_mode=True)
+        code = app(standalone_mode=False) or 0
+        sys.stdout.flush()  # at exit, Python would only complain
     except VTraceError as error:
         _fail(error, error.exit_code)
-    except SystemExit as stop:
-        if stop.code == INTERRUPTED:  # typer has already turned Ctrl-C into an exit
-            _fail("interrupted; no file was left half-written", INTERRUPTED)
-        _flush()
-        raise
-    except Exception as error:  # the last resort
-        if is_out_of_memory(error):
-            _fail("out of memory; use a smaller picture, a smaller model, or --device cpu", ModelError.exit_code)
-        _fail(report_bug(error), BUG)
+    except Exception as error:
+        _fail_unexpectedly(error)
+    if code == INTERRUPTED:  # typer has turned Ctrl-C into this code
+        _fail("interrupted; no file was left half-written", INTERRUPTED)
+    sys.exit(code)
+
+
+def _fail_unexpectedly(error: Exception) -> NoReturn:
+    """Wrong usage, too little memory, or, as the last resort, a bug."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error)
+        sys.exit(InputError.exit_code)
+    if isinstance(error, _Usage):
+        command = error.ctx.command_path if error.ctx else "vtrace"
+        _fail(f"{error.format_message().rstrip('.')}; see: {command} --help", error.exit_code)
+    if is_out_of_memory(error):
+        _fail("out of memory; use a smaller picture, a smaller model, or --device cpu", ModelError.exit_code)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python does not try again
+        _fail(f"cannot write the output: {error.strerror}", InputError.exit_code)
+    _fail(report_bug(error), BUG)
 
 
 def _fail(message: object, code: int) -> NoReturn:
     print(f"vtrace: {one_line(message)}", file=sys.stderr)
     sys.exit(code)
-
-
-def _flush() -> None:
-    """Write what is left now: at exit, Python would only complain."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python does not try again
-        _fail(f"cannot write the output: {error.strerror or error}", InputError.exit_code)
 
 
 def _quieten() -> None:

@@ -9,6 +9,7 @@ import typer
 
 from ..errors import InputError
 from ..system.json_reader import parse_json
+from ..system.option_check import MOST_SEED
 
 _MODEL = "Hub id (or id@revision), folder, or embedded model: pinhole or pinhole-internvl."
 _METHODS = "Comma-separated method names (see: vtrace methods), or a group: instant, quick, all."
@@ -84,7 +85,9 @@ BlurOption = Annotated[
         help="Blur radius as a fraction of the picture's longer side. Default: the benchmark's.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed for stochastic methods.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="Seed for stochastic methods.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HtmlFileOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the interactive viewer as one HTML file.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -147,8 +148,8 @@ def read_run(place: Path, tables: Sequence[TableName] = RUN_TABLES, item: str | 
 
     `tables` and `item` read less: only some tables, only the rows of one item.
     """
-    paths = sorted(place.glob(RUN_FILES)) if place.is_dir() else [place]
-    if not paths or not paths[0].exists():
+    paths = sorted(place.glob(RUN_FILES)) if os.path.isdir(place) else [place]
+    if not paths or not os.path.exists(paths[0]):
         raise InputError(f"there is no run at {place}; create one with: vtrace evaluate --out {place}")
     first, *others = [_read_file(path, tables, item) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):

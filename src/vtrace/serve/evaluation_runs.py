@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,9 +121,9 @@ class EvaluationRuns:
         return rows
 
     def _places(self) -> dict[str, Path]:
-        if self.folder is None or not self.folder.is_dir():
+        if self.folder is None or not os.path.isdir(self.folder):
             return {}
-        folders = [self.folder, *(place for place in self.folder.iterdir() if place.is_dir())]
+        folders = [self.folder, *(place for place in self.folder.iterdir() if os.path.isdir(place))]
         return {one_line(place.resolve().name): place for place in folders if any(place.glob(RUN_FILES))}
 
     def _place(self, name: str) -> Path:

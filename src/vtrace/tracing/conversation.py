@@ -62,6 +62,8 @@ def _message(message: Any, number: int, pictures: list[Any]) -> tuple[str, tuple
     if not isinstance(message, Mapping) or "role" not in message or "content" not in message:
         raise InputError(f'message {number} is not of the form {{"role": …, "content": …}}')
     content = message["content"]
+    if not isinstance(content, str | Sequence):
+        raise InputError(f"message {number} has content that is neither a text nor a list of parts")
     parts: list[str | None] = []
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         kind = part.get("type") if isinstance(part, Mapping) else None
