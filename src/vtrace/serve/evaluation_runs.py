@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -19,6 +19,8 @@ from ..system.json_reader import parse_json
 from ..system.typed_json import as_typed
 from ..tracing.generate import Reply
 from ..types import Example, Finish
+
+_Facts = TypeVar("_Facts", "RunFacts", "ItemFacts", "ItemScores")
 
 
 @dataclass(frozen=True)
@@ -140,9 +142,14 @@ class EvaluationRuns:
                 graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
                 made, items = run.settings, len(run.rows.item)
                 facts = RunFacts(name, made["model"], made["benchmark"], items, sum(graded), len(graded))
-                return TypeAdapter(RunFacts).validate_python(vars(facts))
+                return _valid(facts)
         except InputError as error:
             return RunFacts(name, "", "", 0, 0, 0, one_line(error))
+
+
+def _valid(facts: _Facts) -> _Facts:
+    """The same facts, all of the types that they should have: columns of SQLite take anything."""
+    return TypeAdapter(type(facts)).validate_python(vars(facts))
 
 
 @contextmanager
@@ -158,15 +165,16 @@ def _readable() -> Iterator[None]:
 
 def _item(row: ItemRow) -> ItemFacts:
     correct = None if row["correct"] is None else bool(row["correct"])
-    return ItemFacts(
+    facts = ItemFacts(
         row["key"], row["number"], row["question"], row["response"], row["answer"], row["gold"], correct, row["tokens"]
     )
+    return _valid(facts)
 
 
 def _scores(rows: RunRows) -> list[ItemScores]:
     found = [_measured(rows, result) for result in rows.result]
     failed = [ItemScores(f["method"], f["target"], None, None, {}, {}, f["reason"]) for f in rows.failure]
-    return found + failed
+    return list(map(_valid, found + failed))
 
 
 def _measured(rows: RunRows, result: ResultRow) -> ItemScores:
