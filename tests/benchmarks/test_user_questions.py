@@ -100,7 +100,7 @@ def test_tokens_of_responses_come_from_a_list_or_its_text(tmp_path):
         ('{"image": "%s.png", "question": "?"}' % ("p" * 5000), "there is no picture at"),
         ('{"image": "a.png", "question": %s}' % ("[" * 100_000), "nested too deeply"),
         ('{"image": "a.png", "question": "?", "response_ids": [1, %s]}' % ("9" * 5000), "5000 digits"),
-        ('{"image": "a.png", "question": "?", "options": "[[[[1"}', "the row cannot be read"),
+        ('{"image": "a.png", "question": "?", "options": "[[[[1"}', "is not a list"),
         (b'{"image": "a.png", "question": "\xff"}', "utf-8"),
     ],
     ids=["image", "response", "surrogate", "path", "deep", "digits", "options", "bytes"],

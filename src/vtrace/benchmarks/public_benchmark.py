@@ -51,7 +51,7 @@ def open_public_benchmark(source: PublicBenchmark, data: Path | None = None) -> 
         keys = [row["index"] for row in rows.texts]
     else:
         rows, make = read_parquet(paths, source.columns, source.title), source.example
-        keys = [read_row(source.key, row) for row in rows.texts]
+        keys = [read_row(partial(source.key, row)) for row in rows.texts]
     kept = [index for index, row in enumerate(rows.texts) if source.keep(row)]
     return _benchmark(source, rows, make, kept, unique_keys(keys[index] for index in kept))
 
@@ -60,7 +60,7 @@ def _benchmark(
     source: PublicBenchmark, rows: DatasetRows, make: Callable[[DatasetRow], Example], kept: list[int], keys: list[str]
 ) -> Benchmark:
     def example(number: int) -> Example:
-        return replace(read_row(make, rows.whole(kept[number])), key=keys[number])
+        return replace(read_row(lambda: make(rows.whole(kept[number]))), key=keys[number])
 
     return Benchmark(source.name, len(kept), keys.__getitem__, example, BLUR, rows.lost)
 

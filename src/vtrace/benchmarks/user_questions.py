@@ -48,7 +48,7 @@ def open_user_questions(place: Path) -> Benchmark:
         row = rows[number]
         if isinstance(row, InputError):
             raise row
-        return replace(read_row(lambda row: own_example(row, folder), row), key=keys[number])
+        return replace(read_row(lambda: own_example(row, folder)), key=keys[number])
 
     return Benchmark(place.stem, len(rows), keys.__getitem__, example, BLUR)
 
