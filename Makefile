@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo credit-demo test test-fast test-hostile test-durability test-busy test-trl test-verl lint types docs pinhole pinhole-half card results bench browser clean
+.PHONY: demo credit-demo test test-fast test-hostile test-durability test-busy test-gpu test-trl test-verl lint types docs pinhole pinhole-half card results bench browser clean
 
 demo: .venv/installed
 	@mkdir -p out
@@ -36,6 +36,10 @@ BUSY := $(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL)
 test-busy: .venv/installed-dev browser
 	$(BUSY) tests/browser tests/serve tests/cli tests/tracing/test_conversation.py tests/benchmarks/test_dry_run.py
 	$(BUSY) -m browser tests/viewer tests/scripts
+
+# With one GPU, or two: the same numbers as on a CPU. What cannot run is skipped, and the reason is printed.
+test-gpu: .venv/installed-dev
+	$(PYTEST) -rs tests/gpu
 
 # The oldest and the newest TRL that the extra allows, each in an environment of its own.
 TRL_OLDEST := 1.0.0

@@ -1,6 +1,7 @@
-"""The cost of an explanation in bare forward passes: `python bench/overhead.py [--json]`.
+"""The cost of an explanation in bare forward passes: `python bench/overhead.py [--family qwen3_5] [--json]`.
 
-A randomly initialised Qwen3-VL decoder of over 100 million parameters, the real seam, the real stages.
+A randomly initialised decoder of over 100 million parameters, the real seam, the real stages: Qwen3-VL's, or Qwen3.5's,
+in which three of four layers use the gated delta rule.
 Ratios are medians over interleaved rounds in one process, so that a busy machine disturbs both sides equally.
 `--clock processor` compares processor time instead of time on the clock. Forward passes are counted. Peak memory is the
 high-water mark of resident memory, each in a fresh process.
@@ -24,37 +25,51 @@ from typing import Any
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
-from transformers import Qwen3VLTextConfig
-from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
+from transformers import AutoModel, Qwen3_5TextConfig, Qwen3VLTextConfig
 
 from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import log_scores_of, run_stages
-from vtrace.lvlm.families.qwen_vl import QWEN3_VL
+from vtrace.lvlm.families.qwen_vl import QWEN3_5, QWEN3_VL
 from vtrace.lvlm.seam import Seam
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.targets import find_target
 from vtrace.types import Box, Kind, Patch, Span, Target, Trace
 
 RESPONSE = 256  # generated tokens
+VOCABULARY = 8192
 IMAGE, QUESTION = slice(32, -RESPONSE - 64), slice(-RESPONSE - 60, -RESPONSE - 4)
+
+
+SHAPE = dict(vocab_size=VOCABULARY, hidden_size=768, intermediate_size=2560, tie_word_embeddings=True)
+FAMILIES = {
+    "qwen3_vl": (
+        QWEN3_VL,
+        lambda: Qwen3VLTextConfig(
+            num_hidden_layers=14, num_attention_heads=12, num_key_value_heads=4, head_dim=64, **SHAPE,
+            rope_parameters=dict(
+                rope_type="default", rope_theta=1e6, mrope_section=[12, 10, 10], mrope_interleaved=True
+            ),
+        ),
+    ),
+    "qwen3_5": (
+        QWEN3_5,
+        lambda: Qwen3_5TextConfig(
+            num_hidden_layers=12, num_attention_heads=6, num_key_value_heads=2, head_dim=128, **SHAPE,
+            linear_num_key_heads=6, linear_num_value_heads=12, linear_key_head_dim=128, linear_value_head_dim=128,
+        ),
+    ),
+}  # fmt: skip
 
 
 class Decoder(torch.nn.Module):
     """The part of a model that the seam stands at: a text decoder and its output embedding."""
 
-    def __init__(self):
+    def __init__(self, config):
         super().__init__()
         torch.manual_seed(0)
-        config = Qwen3VLTextConfig(
-            vocab_size=8192, hidden_size=768, intermediate_size=2560, num_hidden_layers=14, num_attention_heads=12,
-            num_key_value_heads=4, head_dim=64, tie_word_embeddings=True,
-            rope_parameters=dict(
-                rope_type="default", rope_theta=1e6, mrope_section=[12, 10, 10], mrope_interleaved=True
-            ),
-        )  # fmt: skip
         config._attn_implementation = "sdpa"
         self.model = torch.nn.Module()
-        self.model.language_model = Qwen3VLTextModel(config).eval()
+        self.model.language_model = AutoModel.from_config(config).eval()
 
     def get_input_embeddings(self):
         return self.model.language_model.embed_tokens
@@ -66,10 +81,11 @@ class Decoder(torch.nn.Module):
 class Subject:
     """One sequence of random tokens, and the passes over it."""
 
-    def __init__(self, tokens: int):
-        self.model = Decoder()
-        self.seam = Seam(self.model, QWEN3_VL, pad_id=0)
-        self.ids = torch.randint(1, 8192, (tokens,), generator=torch.Generator().manual_seed(0))
+    def __init__(self, tokens: int, model: torch.nn.Module | None = None, family: str = "qwen3_vl"):
+        described, config = FAMILIES[family]
+        self.model = model or Decoder(config())
+        self.seam = Seam(self.model, described, pad_id=0)
+        self.ids = torch.randint(1, VOCABULARY, (tokens,), generator=torch.Generator().manual_seed(0))
         self.start = tokens - RESPONSE
         with torch.no_grad():
             embeds = self.model.get_input_embeddings()(self.ids[None])
@@ -145,8 +161,8 @@ class Subject:
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
 
-def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> dict[str, Any]:
-    subject = Subject(tokens)
+def measure(tokens: int, repeats: int, clock: Callable[[], float], family: str) -> dict[str, Any]:
+    subject = Subject(tokens, family=family)
     runs = {
         "bare": subject.bare,
         "instrumented": subject.instrumented,
@@ -176,13 +192,13 @@ def measure(tokens: int, repeats: int, clock: Callable[[], float]) -> dict[str, 
         "instrumented": ratio("instrumented", "bare"),
         "explanation": ratio("explanation", "bare"),
         "all_tokens": ratio("all_tokens", "explanation"),
-        "memory": round(peak(tokens, "explanation") / peak(tokens, "bare"), 3),
+        "memory": round(peak(tokens, "explanation", family) / peak(tokens, "bare", family), 3),
     }
 
 
-def peak(tokens: int, run: str) -> int:
+def peak(tokens: int, run: str, family: str) -> int:
     """High-water mark of resident memory of a process that does nothing else, in bytes."""
-    command = [sys.executable, __file__, "--peak", run, "--tokens", str(tokens)]
+    command = [sys.executable, __file__, "--peak", run, "--tokens", str(tokens), "--family", family]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -199,14 +215,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--family", choices=FAMILIES, default="qwen3_vl", help="which decoder is measured")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--peak", choices=("bare", "explanation"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:
-        getattr(Subject(args.tokens[0]), args.peak)()
+        getattr(Subject(args.tokens[0], family=args.family), args.peak)()
         print(high_water_mark())
         return
-    rows = [measure(tokens, args.repeats, CLOCKS[args.clock]) for tokens in args.tokens]
+    rows = [measure(tokens, args.repeats, CLOCKS[args.clock], args.family) for tokens in args.tokens]
     if args.json:
         print(json.dumps({"rows": rows}, indent=1))
         return

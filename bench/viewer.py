@@ -26,6 +26,7 @@ from PIL import Image, ImageFilter
 from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import score
 from vtrace.attribution.result import Attribution
+from vtrace.attribution.triangle import Triangle
 from vtrace.tracing.targets import find_target
 from vtrace.types import Box, Kind, Patch, Span, Trace, Word
 from vtrace.viewer.page import concatenate, page
@@ -126,7 +127,7 @@ def synthetic(tokens: int, response: int, seed: int = 0) -> Attribution:
         finish="stop",
     )
     edges = np.exp(rng.normal(-4, 1.8, (tokens, tokens))) * (rng.random((tokens, tokens)) < 0.97)
-    pairwise = torch.from_numpy(np.triu(edges, 1).astype(np.float32))
+    pairwise = Triangle.of(torch.from_numpy(np.triu(edges, 1).astype(np.float32)))
     likelihoods = rng.normal(-1, 0.5, (4, response)) - np.array([[0], [1.0], [0.6], [1.4]])
     target, options = find_target(trace, "response"), Options()
     shares = score(trace, target, pairwise, likelihoods, options)

@@ -1,13 +1,12 @@
-"""Tables and curves of the credit experiment: the section in docs/credit.md, from the files of its runs."""
+"""Tables and curves of the credit experiment: the section in docs/credit.md, from its runs."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -26,24 +25,31 @@ T80 = (1.376, 1.061, 0.978, 0.941, 0.920, 0.906, 0.896, 0.889, 0.883, 0.879,
        0.876, 0.873, 0.870, 0.868, 0.866, 0.865, 0.863, 0.862, 0.861)  # fmt: skip
 
 
-Arms = Mapping[str, Mapping[int, dict[str, Any]]]  # runs by arm and seed
-
-
 FEWEST = 3  # seeds from which arms are compared in words
+ARMS = ("none", "vtrace", "vtrace-ordered", "visual dependence", "entropy", "random")
 
 
-class Block(NamedTuple):
-    """What runs have in common that are compared with each other."""
+class Outcome(TypedDict):
+    """What is kept of a run."""
+
+    test: float  # accuracy
+    dev: list[tuple[int, float]]  # step and accuracy
+    weight: NotRequired[float]  # mean weight of tokens
+    idle: NotRequired[float]  # share of groups whose rewards are all equal
+
+
+Arms = Mapping[str, Mapping[int, Outcome]]  # outcomes by arm and seed
+
+
+class Block(TypedDict):
+    """Runs that are compared with each other, and what they have in common."""
 
     start: str
     temperature: float
-
-
-class Runs(NamedTuple):
-    """Finished runs, and the starts by name."""
-
-    starts: dict[str, dict[str, Any]]
-    blocks: dict[Block, Arms]
+    setup: dict[str, Any]
+    before: float  # test accuracy of the start
+    note: NotRequired[str]
+    arms: dict[str, dict[int, Outcome]]
 
 
 class Estimate(NamedTuple):
@@ -60,49 +66,68 @@ class Estimate(NamedTuple):
 
 
 def write_report(folder: Path, docs: Path) -> bool:
-    """Write the section of docs/credit.md and its plot. False if there are no runs."""
-    runs = read_runs(folder)
-    if not runs.blocks:
+    """Write the section of docs/credit.md, its plot and its numbers. False if there are no runs.
+
+    Runs that were reported before are read back from the numbers, so their files are not needed again.
+    """
+    numbers, page = docs / "results" / "credit-experiment.json", docs / "credit.md"
+    blocks = merged(read_reported(numbers) if numbers.exists() else [], read_runs(folder))
+    if not blocks:
         return False
-    page = docs / "credit.md"
     before, found, rest = page.read_text("utf-8").partition(BEGIN)
     if not found or END not in rest:
         raise InputError(f"{page} has no place for the experiment: {BEGIN} … {END}")
-    text = f"{before}{BEGIN}\n\n{section(runs)}\n{END}{rest.partition(END)[2]}"
+    text = f"{before}{BEGIN}\n\n{section(blocks)}\n{END}{rest.partition(END)[2]}"
     write_atomically(
         docs / "results" / "credit-experiment.png",
-        lambda path: draw(runs).savefig(path, format="png", bbox_inches="tight"),
+        lambda path: draw(blocks).savefig(path, format="png", bbox_inches="tight"),
     )
-    kept = {
-        f"{block.start}, temperature {block.temperature}": {
-            arm: {seed: _short(run) for seed, run in sorted(seeds.items())} for arm, seeds in arms.items()
-        }
-        for block, arms in runs.blocks.items()
-    }
-    before_training = {name: start["test_accuracy"] for name, start in runs.starts.items()}
-    rows = json.dumps({"before training": before_training, "runs": kept}, indent=1) + "\n"
-    write_atomically(docs / "results" / "credit-experiment.json", lambda path: path.write_text(rows))
+    write_atomically(numbers, lambda path: path.write_text(json.dumps(blocks, indent=1) + "\n"))
     write_atomically(page, lambda path: path.write_text(text, "utf-8"))
     return True
 
 
-def _short(run: dict[str, Any]) -> dict[str, Any]:
-    return {"test": round(run["test_accuracy"], 4), "dev": [round(point["accuracy"], 4) for point in run["dev"]]}
+def read_reported(path: Path) -> list[Block]:
+    blocks = json.loads(path.read_text())
+    for block in blocks:  # the keys of a JSON object are text
+        block["arms"] = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in block["arms"].items()}
+    return blocks
 
 
-def read_runs(folder: Path) -> Runs:
-    starts: dict[str, dict[str, Any]] = {}
-    found: dict[Block, dict[str, dict[int, dict[str, Any]]]] = defaultdict(lambda: defaultdict(dict))
-    for path in sorted(folder.glob("*.json")):
-        run = json.loads(path.read_text())
-        name = run["setup"]["start"]
-        if "arm" in run:
-            found[Block(name, run["temperature"])][run["arm"]][run["seed"]] = run
-        else:
-            starts[name] = run
-    order = ("none", "vtrace", "vtrace-ordered", "visual dependence", "entropy", "random")
-    sorted_arms = {block: {arm: arms[arm] for arm in order if arm in arms} for block, arms in found.items()}
-    return Runs(starts, dict(sorted(sorted_arms.items(), key=lambda item: (item[0].start, -item[0].temperature))))
+def read_runs(folder: Path) -> list[Block]:
+    """Finished runs in a folder."""
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    starts = {run["setup"]["start"]: run for run in files if "arm" not in run}
+    found: dict[tuple[str, float], Block] = {}
+    for run in (run for run in files if "arm" in run):
+        name, temperature = run["setup"]["start"], run["temperature"]
+        before = starts[name]["test_accuracy"]
+        empty = Block(start=name, temperature=temperature, setup=run["setup"], before=before, arms={})
+        block = found.setdefault((name, temperature), empty)
+        block["arms"].setdefault(run["arm"], {})[run["seed"]] = _outcome(run)
+    return list(found.values())
+
+
+def _outcome(run: dict[str, Any]) -> Outcome:
+    steps = run["steps"]
+    return Outcome(
+        test=round(run["test_accuracy"], 4),
+        dev=[(point["step"], round(point["accuracy"], 4)) for point in run["dev"]],
+        weight=round(float(np.mean([step.get("credit/mean_weight", 1.0) for step in steps])), 4),
+        idle=round(float(np.mean([step["frac_reward_zero_std"] for step in steps])), 4),
+    )
+
+
+def merged(old: Sequence[Block], new: Sequence[Block]) -> list[Block]:
+    """Both, in the order of the page. Of another set-up, new runs replace old ones: they cannot be compared."""
+    blocks = {(block["start"], block["temperature"]): block for block in old}
+    for block in new:
+        key = block["start"], block["temperature"]
+        known = blocks[key]["arms"] if key in blocks and blocks[key]["setup"] == block["setup"] else {}
+        own = block["arms"]
+        arms = {arm: {**known.get(arm, {}), **own.get(arm, {})} for arm in ARMS if arm in known or arm in own}
+        blocks[key] = {**block, "arms": {arm: dict(sorted(runs.items())) for arm, runs in arms.items()}}
+    return sorted(blocks.values(), key=lambda block: (block["start"], -block["temperature"]))
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -117,23 +142,22 @@ def estimate(values: Sequence[float]) -> Estimate:
 def paired(arms: Arms, arm: str, other: str) -> Estimate | None:
     """Difference of test accuracy on the seeds that both arms have."""
     seeds = sorted(set(arms.get(arm, {})) & set(arms.get(other, {})))
-    gaps = [arms[arm][seed]["test_accuracy"] - arms[other][seed]["test_accuracy"] for seed in seeds]
+    gaps = [arms[arm][seed]["test"] - arms[other][seed]["test"] for seed in seeds]
     return estimate(gaps) if seeds and arm != other else None
 
 
-def section(runs: Runs) -> str:
+def section(blocks: Sequence[Block]) -> str:
     parts = []
-    for block, arms in runs.blocks.items():
-        start = runs.starts[block.start]
-        setup = start["setup"]
+    for block in blocks:
+        setup = block["setup"]
         size = f"{setup['steps']} steps of {setup['prompts']} prompts × {setup['rollouts']} rollouts"
-        sampling = f"temperature {block.temperature}, top-p {setup['top_p']}"
+        sampling = f"temperature {block['temperature']}, top-p {setup['top_p']}"
         parts += [
-            f"### {block.start.capitalize()} start, {sampling}\n",
-            f"Accuracy before training: {start['test_accuracy']:.3f} on {start['questions']} test questions. {size}, "
+            f"### {block['start'].capitalize()} start, {sampling}\n",
+            f"Accuracy before training: {block['before']:.3f} on {setup['test_questions']} test questions. {size}, "
             f"learning rate {setup['learning_rate']:g}.\n",
-            f"{_table(arms)}\n",
-            f"{_verdict(arms, start['test_accuracy'])}\n",
+            f"{_table(block['arms'])}\n",
+            f"{_verdict(block['arms'], block['before'])}\n",
         ]
     return "\n".join([*parts, "![Learning curves](results/credit-experiment.png)\n"])
 
@@ -144,12 +168,12 @@ def _table(arms: Arms) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for arm, seeds in arms.items():
-        own = estimate([run["test_accuracy"] for run in seeds.values()])
-        steps = [step for run in seeds.values() for step in run["steps"]]
-        weight = np.mean([step.get("credit/mean_weight", 1.0) for step in steps])
-        idle = np.mean([step["frac_reward_zero_std"] for step in steps])
+        own = estimate([run["test"] for run in seeds.values()])
+        weights = [run["weight"] for run in seeds.values() if "weight" in run]
+        idle = [run["idle"] for run in seeds.values() if "idle" in run]
         against = " | ".join(_difference(paired(arms, arm, other)) for other in ("none", "random"))
-        lines.append(f"| {arm} | {own.seeds} | {_with_half(own)} | {against} | {weight:.2f} | {idle:.0%} |")
+        weight, share = (f"{np.mean(weights):.2f}", f"{np.mean(idle):.0%}") if weights else ("", "")
+        lines.append(f"| {arm} | {own.seeds} | {_with_half(own)} | {against} | {weight} | {share} |")
     return "\n".join(lines)
 
 
@@ -164,7 +188,7 @@ def _with_half(found: Estimate, form: str = ".3f") -> str:
 
 def _verdict(arms: Arms, before: float) -> str:
     """What was seen, and what could have been seen."""
-    learnt = estimate([run["test_accuracy"] - before for run in arms["none"].values()])
+    learnt = estimate([run["test"] - before for run in arms["none"].values()])
     change = _with_half(learnt, "+.3f")
     if learnt.seeds < FEWEST:
         return f"GRPO without credit changed accuracy by {change}. Too few seeds to compare arms."
@@ -192,15 +216,15 @@ def _compared(found: Estimate) -> str:
     return f"is {abs(found.mean):.3f} {'above' if found.mean > 0 else 'below'}"
 
 
-def draw(runs: Runs) -> Any:
+def draw(blocks: Sequence[Block]) -> Any:
     panels, means = {}, {}
-    for block, arms in runs.blocks.items():
-        title = f"{block.start} start, temperature {block.temperature}"
-        some = next(iter(next(iter(arms.values())).values()))
-        places = [point["step"] for point in some["dev"]]
+    for block in blocks:
+        title = f"{block['start']} start, temperature {block['temperature']}"
+        some = next(iter(next(iter(block["arms"].values())).values()))
+        places = [step for step, _ in some["dev"]]
         panels[title] = PlotPanel("step", "accuracy on held-out questions", ticks={x: f"{x:.0f}" for x in places})
-        for arm, seeds in arms.items():
-            curves = np.array([[point["accuracy"] for point in run["dev"]] for run in seeds.values()])
+        for arm, seeds in block["arms"].items():
+            curves = np.array([[accuracy for _, accuracy in run["dev"]] for run in seeds.values()])
             found = [estimate(column) for column in curves.T]
             means[title, arm] = [
                 MeanPoint(x, Summary(e.mean, e.mean - _shown(e), e.mean + _shown(e)))

@@ -20,6 +20,7 @@ ROOMS = (
     "errors",
     "types",
     "system",
+    "scheduling",
     "lvlm",
     "tracing",
     "attribution",
@@ -34,7 +35,7 @@ ROOMS = (
     "serve",
     "cli",
 )
-MATHS = ("attention", "pairwise", "multihop", "calibrate", "shares", "options", "pipeline")
+MATHS = ("attention", "triangle", "pairwise", "multihop", "calibrate", "shares", "options", "pipeline")
 EMPTY_WORDS = {"utils", "util", "helpers", "common", "misc", "manager", "base", "core", "stuff", "work", "own", "v2"}
 FILES = sorted(ROOT.rglob("*.py"))
 

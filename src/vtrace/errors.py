@@ -31,6 +31,7 @@ def one_line(text: object) -> str:
 
 
 _NO_MEMORY = ("out of memory", "can't allocate", "not enough memory")
+_LOST = ("closed by peer", "connection reset by peer", "nccl", "timed out waiting")
 _NOT_SUPPORTED = ("not implemented for", "not supported on", "no kernel image", "could not run 'aten::")
 
 
@@ -38,6 +39,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that there is too little memory."""
     message = str(error).lower()
     return isinstance(error, MemoryError) or any(words in message for words in _NO_MEMORY)
+
+
+def is_lost_process(error: BaseException) -> bool:
+    """Whether an error says that a process which works on the same model has ended."""
+    message = str(error).lower()
+    return any(words in message for words in _LOST)
 
 
 @contextmanager

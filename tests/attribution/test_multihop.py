@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from oracles import algorithm
-from vtrace.attribution.multihop import BLOCK, edge_scale, log_inflow, log_outflow, log_scores
+from vtrace.attribution.multihop import edge_scale, log_inflow, log_outflow, log_scores
 from vtrace.attribution.pairwise import EPSILON
+from vtrace.attribution.triangle import BLOCK, Triangle
 
 
 def random_pairwise(length, density=0.4, seed=0):
@@ -30,7 +31,7 @@ def test_scores_equal_the_pseudocode(length, gamma):
     pairwise = random_pairwise(length, density=4 / length)
     receivers = [length - 4, length - 2, length - 1]
     _, expected = algorithm.scores(pairwise, receivers, gamma)
-    found = log_scores(pairwise, column(length, receivers), gamma)[:, 0].exp()
+    found = log_scores(Triangle.of(pairwise), column(length, receivers), gamma)[:, 0].exp()
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-300)
 
 
@@ -43,50 +44,33 @@ def test_inflow_and_outflow_are_sums_of_the_closed_form():
         term = term @ hat
         powers += term
     torch.testing.assert_close(R, powers, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(log_inflow(pairwise, 0.8).exp(), powers.sum(0), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(log_inflow(Triangle.of(pairwise), 0.8).exp(), powers.sum(0), rtol=1e-9, atol=1e-12)
     chosen = torch.zeros(200, 2)
     chosen[[150, 199], 0], chosen[90, 1] = 1, 1
     torch.testing.assert_close(
-        log_outflow(pairwise, chosen, 0.8).exp(), powers @ chosen.double(), rtol=1e-9, atol=1e-12
+        log_outflow(Triangle.of(pairwise), chosen, 0.8).exp(), powers @ chosen.double(), rtol=1e-9, atol=1e-12
     )
 
 
 def test_scores_are_zero_from_the_first_receiver_on():
-    found = log_scores(random_pairwise(50), column(50, [20, 40]))[:, 0]
+    found = log_scores(Triangle.of(random_pairwise(50)), column(50, [20, 40]))[:, 0]
     assert (found[20:] == -math.inf).all()
     assert (found[:20] > -math.inf).all()
 
 
 def test_without_multihop_the_score_is_the_direct_edge():
     pairwise = random_pairwise(30)
-    found = log_scores(pairwise, column(30, [29]), multihop=False)[:, 0].exp()
+    found = log_scores(Triangle.of(pairwise), column(30, [29]), multihop=False)[:, 0].exp()
     torch.testing.assert_close(found[:29], (pairwise[:29, 29] / pairwise.max()).double(), rtol=1e-6, atol=1e-12)
 
 
 def test_many_targets_at_once_equal_one_at_a_time():
     pairwise = random_pairwise(280, density=0.05)
-    together = log_scores(pairwise, torch.eye(280)[:, 200:])
+    together = log_scores(Triangle.of(pairwise), torch.eye(280)[:, 200:])
     for k in (0, 17, 79):
         torch.testing.assert_close(
-            together[:, k], log_scores(pairwise, column(280, [200 + k]))[:, 0], rtol=1e-10, atol=1e-10
+            together[:, k], log_scores(Triangle.of(pairwise), column(280, [200 + k]))[:, 0], rtol=1e-10, atol=1e-10
         )
-
-
-def extended_precision_scores(pairwise: np.ndarray, receivers: list[int], gamma: float = 1.0) -> np.ndarray:
-    """Plain substitution in 80-bit floats, whose range ends at 1e4932: an oracle without any scaling."""
-    hat = pairwise.astype(np.longdouble)
-    hat = np.longdouble(gamma) * hat / (hat.max() + np.longdouble(EPSILON))
-    length = len(hat)
-    start = np.zeros(length, np.longdouble)
-    start[receivers] = 1
-    out, inflow = np.zeros(length, np.longdouble), np.zeros(length, np.longdouble)
-    for r in range(length - 2, -1, -1):
-        out[r] = hat[r, r + 1 :] @ (out[r + 1 :] + start[r + 1 :])
-    for r in range(1, length):
-        inflow[r] = (1 + inflow[:r]) @ hat[:r, r]
-    u = (1 + inflow) * out
-    u[min(receivers) :] = 0
-    return u
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -95,8 +79,8 @@ def test_ranking_is_exact_where_path_sums_grow_beyond_1e80(spread):
     rng = np.random.default_rng(3)
     dense = np.triu(0.05 * (1 + spread * rng.random((length, length))), 1).astype(np.float32)
     dense[0, 1] = 1.0  # fixes the normalisation, so that edges stay 0.05
-    expected = extended_precision_scores(dense, [length - 1])
-    found = log_scores(torch.from_numpy(dense), column(length, [length - 1]))[:, 0].numpy()
+    expected = algorithm.extended_precision_scores(dense, [length - 1])
+    found = log_scores(Triangle.of(torch.from_numpy(dense)), column(length, [length - 1]))[:, 0].numpy()
     assert not np.isnan(found).any()
     reachable = expected > 0
     assert float(np.log10(expected[reachable].max())) > 80
@@ -107,8 +91,12 @@ def test_ranking_is_exact_where_path_sums_grow_beyond_1e80(spread):
 
 def test_thirty_two_thousand_tokens():
     length = 32_768
-    pairwise = torch.full((length, length), 0.05).triu_(1)
-    pairwise[0, 1] = 1.0
+    pairwise = Triangle.zeros(length)
+    for rows, edges in pairwise.blocks():
+        edges += 0.05
+        edges[:, rows].tril_(-1)
+        if not rows.start:
+            edges[1, 0] = 1.0
     found = log_scores(pairwise, column(length, [length - 1]))[:-1, 0]
     assert torch.isfinite(found).all()
     growth = (length - 2) * math.log(1.05)  # e(1 + e)^(T - 2) for a path over everything
@@ -121,15 +109,15 @@ def test_a_long_chain_of_weak_edges_does_not_vanish():
     for r in range(length - 1):
         pairwise[r, r + 1] = 1e-5
     pairwise[0, 1] = 1.0
-    found = log_outflow(pairwise, column(length, [length - 1]))[:, 0]
+    found = log_outflow(Triangle.of(pairwise), column(length, [length - 1]))[:, 0]
     expected = torch.arange(length - 1, 0, -1, dtype=torch.float64) * math.log(1e-5)
     torch.testing.assert_close(found[1:-1], expected[1:], rtol=1e-6, atol=1e-3)
 
 
 def test_an_enormous_gamma_does_not_overflow():
     pairwise = random_pairwise(300)
-    found = log_scores(pairwise, column(300, [299]), gamma=1e6)[:, 0].numpy()
-    expected = extended_precision_scores(pairwise.numpy(), [299], gamma=1e6)
+    found = log_scores(Triangle.of(pairwise), column(300, [299]), gamma=1e6)[:, 0].numpy()
+    expected = algorithm.extended_precision_scores(pairwise.numpy(), [299], gamma=1e6)
     assert float(np.log10(expected.max())) > 800
     assert ((expected > 0) == np.isfinite(found)).all()
     reachable = expected > 0
@@ -137,7 +125,7 @@ def test_an_enormous_gamma_does_not_overflow():
 
 
 def test_a_matrix_of_zeros_gives_zero_scores():
-    assert (log_scores(torch.zeros(10, 10), column(10, [9])) == -math.inf).all()
+    assert (log_scores(Triangle.of(torch.zeros(10, 10)), column(10, [9])) == -math.inf).all()
 
 
 @pytest.mark.parametrize("hops", [1, 2, 5, 40])
@@ -146,10 +134,12 @@ def test_paths_up_to_a_length_are_powers_summed(hops):
     pairwise = torch.rand(30, 30).triu(1)
     receivers = torch.zeros(30, 1)
     receivers[[20, 25]] = 1
-    edges = pairwise.double() * edge_scale(pairwise, 0.7)
+    edges = pairwise.double() * edge_scale(Triangle.of(pairwise), 0.7)
     total = sum(torch.linalg.matrix_power(edges, k) for k in range(1, hops + 1))
     expected = (1 + total.sum(0)) * total[:, [20, 25]].sum(1)
-    found = log_scores(pairwise, receivers, 0.7, hops=hops)[:, 0].exp()
+    found = log_scores(Triangle.of(pairwise), receivers, 0.7, hops=hops)[:, 0].exp()
     torch.testing.assert_close(found[:20], expected[:20], rtol=1e-9, atol=0)
     if hops == 40:  # longer than any path there is
-        torch.testing.assert_close(found, log_scores(pairwise, receivers, 0.7)[:, 0].exp(), rtol=1e-9, atol=0)
+        torch.testing.assert_close(
+            found, log_scores(Triangle.of(pairwise), receivers, 0.7)[:, 0].exp(), rtol=1e-9, atol=0
+        )

@@ -47,7 +47,7 @@ def test_streamed_matrix_equals_the_pseudocode(heads, groups, centring, monkeypa
         Wo.append([layer.projection[:, h * size : (h + 1) * size].T for h in range(heads)])
     x_pre = [torch.zeros(length, width)] * 3
     expected = algorithm.pairwise(V, a, x_attn, x_pre, Wo, image, text, centre=centring)
-    torch.testing.assert_close(matrix.finish(), expected, rtol=1e-4, atol=1e-5 * float(expected.max()))
+    torch.testing.assert_close(matrix.finish().dense(), expected, rtol=1e-4, atol=1e-5 * float(expected.max()))
 
 
 @pytest.mark.parametrize("kind", ["bool", "additive"])
@@ -64,7 +64,7 @@ def test_a_mask_is_used_as_the_model_passes_it(kind):
     Wo = [[layer.projection[:, h * 4 : (h + 1) * 4].T for h in range(2)]]
     states = [layer.value.transpose(0, 1)], [logits.softmax(-1)], [layer.update], [torch.zeros(20, 10)], Wo
     expected = algorithm.pairwise(*states, [], [], centre=False)
-    found = matrix.finish()
+    found = matrix.finish().dense()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.max()))
     assert not found[~allowed.T].any()
     assert found[allowed.T & (distance.T > 0)].any()
@@ -75,7 +75,7 @@ def test_a_causal_mask_changes_nothing():
     plain, masked = PairwiseMatrix(20, []), PairwiseMatrix(20, [])
     plain.add(layer)
     masked.add(dataclasses.replace(layer, mask=torch.ones(20, 20).tril().bool()))
-    torch.testing.assert_close(masked.finish(), plain.finish())
+    torch.testing.assert_close(masked.finish().dense(), plain.finish().dense())
 
 
 def test_centring_values_centres_the_writes():
@@ -109,7 +109,7 @@ def test_the_matrix_of_an_instrumented_pass_equals_the_pseudocode_on_a_real_mode
     lvlm = request.getfixturevalue(which)
     trace = request.getfixturevalue("trace" if which == "pinhole" else "random_trace")
     arguments = encode_trace(lvlm, trace)
-    matrix = TraceSession(lvlm.seam, trace, arguments, keep_layers=keep).pairwise(centring)
+    matrix = TraceSession(lvlm.seam, trace, arguments, keep_layers=keep).pairwise(centring).dense()
     V, a, x_attn, x_pre, Wo = cached_states(lvlm.model, lvlm.seam.decoder, arguments)
     expected = literal_but_vectorised(V, a, x_attn, x_pre, Wo, trace, centring)
     torch.testing.assert_close(matrix, expected, rtol=1e-4, atol=1e-5 * float(expected.max()))

@@ -18,7 +18,7 @@ from vtrace.tracing.targets import find_target
 def literal(attribution, lvlm, target_positions, gamma=1.0, back=1):
     """Steps 2 and 3 of the pseudocode on the attribution's own W: u_VTrace, u."""
     trace = attribution.trace
-    _, u = algorithm.scores(attribution.pairwise, [p - back for p in target_positions], gamma)
+    _, u = algorithm.scores(attribution.pairwise.dense(), [p - back for p in target_positions], gamma)
     image, text = trace.positions("image"), trace.positions("question")
     arguments, ids = encode_trace(lvlm, trace), torch.tensor(trace.ids)
 
@@ -52,7 +52,7 @@ def test_streamed_and_kept_layers_give_the_same(pinhole, trace):
     streamed = vtrace.attribute(pinhole, trace, "answer")
     kept = run_method("vtrace", TraceSession.open(pinhole, trace), find_target(trace, "answer"))
     np.testing.assert_array_equal(streamed.scores, kept.scores)
-    assert torch.equal(streamed.pairwise, kept.pairwise)
+    assert torch.equal(streamed.pairwise.dense(), kept.pairwise.dense())
     assert (streamed.options, streamed.calibration) == (kept.options, kept.calibration)
 
 

@@ -13,6 +13,7 @@ from jaxtyping import TypeCheckError
 from vtrace.attribution.attention import Scratch, grouped
 from vtrace.attribution.multihop import log_scores
 from vtrace.attribution.pairwise import PairwiseMatrix, centre_values
+from vtrace.attribution.triangle import Triangle
 
 
 def test_a_layer_whose_parts_do_not_fit_is_refused(session):
@@ -25,9 +26,8 @@ def test_a_layer_whose_parts_do_not_fit_is_refused(session):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: log_scores(torch.zeros(5, 4), torch.zeros(5, 1)),
-        lambda: log_scores(torch.zeros(5, 5), torch.zeros(4, 1)),
-        lambda: log_scores(torch.zeros(5, 5), torch.zeros(5)),
+        lambda: Triangle.of(torch.zeros(5, 4)),
+        lambda: log_scores(Triangle.of(torch.zeros(5, 5)), torch.zeros(5)),
         lambda: grouped(torch.zeros(4, 3, 8), torch.zeros(2, 7, 5), Scratch()),
         lambda: centre_values(torch.zeros(5, 4), [torch.arange(2)]),
         lambda: PairwiseMatrix(5, [torch.zeros(2)]),

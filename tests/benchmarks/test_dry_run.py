@@ -152,7 +152,7 @@ def test_an_example_that_changed_under_its_key_stops_the_run(random_lvlm, tmp_pa
     rows[1] |= change
     changed = find_benchmark("mmstar", write_parquet(tmp_path / "a.parquet", "mmstar", rows))
     more = dataclasses.replace(PLAN, methods=("random", "attention", "rollout"))
-    with pytest.raises(InputError, match="1 has a different picture, question or answer than in this run"):
+    with pytest.raises(InputError, match="1 has a different picture, question or answer than when"):
         evaluate(random_lvlm, changed, more, tmp_path)
     run = read_run(tmp_path)
     assert not run.rows.left_out

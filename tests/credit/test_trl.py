@@ -20,7 +20,8 @@ from vtrace.credit.rollouts import from_trace
 from vtrace.credit.shapes_training import shapes_questions
 from vtrace.credit.trl_batch import trl_rollouts, user_texts
 from vtrace.errors import InputError
-from vtrace.tracing.generate import Reply, retrace
+from vtrace.tracing.generate import retrace
+from vtrace.tracing.reply import Reply
 from vtrace.types import Example
 
 

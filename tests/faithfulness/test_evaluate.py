@@ -22,7 +22,7 @@ from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.rows import RunRows
 from vtrace.faithfulness.run import evaluate
-from vtrace.faithfulness.store import RunStore, Shard, read_reasons, read_run, run_file
+from vtrace.faithfulness.store import RunStore, Shard, read_reasons, read_run, run_files
 from vtrace.faithfulness.tables import tabulate
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
@@ -109,17 +109,25 @@ def test_shards_together_are_the_whole(pinhole, run_folder, tmp_path):
     assert markdown(tabulate(read_run(tmp_path))) == markdown(tabulate(read_run(run_folder)))
 
 
-def test_a_run_that_was_cut_into_shards_twice_is_refused(run_folder, tmp_path):
-    shutil.copy(run_folder / "run.sqlite", tmp_path / "run.sqlite")
+def test_a_run_goes_on_with_other_shards_or_none(pinhole, run_folder, tmp_path):
+    shapes, measured = find_benchmark("shapes-dev"), []
+
+    def note(done, total, label=""):
+        measured.append(label)
+
+    evaluate(pinhole, shapes, PLAN, tmp_path, limit=3, shard=Shard(1, 2))  # items 0 and 2
+    evaluate(pinhole, shapes, PLAN, tmp_path, limit=2, shard=Shard(2, 3))  # item 1
+    evaluate(pinhole, shapes, PLAN, tmp_path, limit=3, progress=note)
+    assert measured == [""]  # there is nothing left
+    assert sorted(p.name for p in run_files(tmp_path)) == ["run-1-of-2.sqlite", "run-2-of-3.sqlite", "run.sqlite"]
+    assert markdown(tabulate(read_run(tmp_path))) == markdown(tabulate(read_run(run_folder)))
+
+
+def test_files_of_another_run_in_the_same_folder_are_refused(pinhole, run_folder, tmp_path):
     shutil.copy(run_folder / "run.sqlite", tmp_path / "run-1-of-2.sqlite")
-    with pytest.raises(InputError, match=r"has dev-00000 in two of its files: .*; move one set elsewhere"):
-        read_run(tmp_path)
-
-
-def test_other_shards_in_the_same_folder_are_refused(pinhole, run_folder):
-    with pytest.raises(InputError, match=r"holds run\.sqlite, which is sharded differently from run-1-of-2\.sqlite"):
-        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3, shard=Shard(1, 2))
-    assert run_file(run_folder).exists()
+    other = dataclasses.replace(PLAN, steps=4)
+    with pytest.raises(InputError, match=r"run-1-of-2\.sqlite was made with steps 3, not 4; choose another --out"):
+        evaluate(pinhole, find_benchmark("shapes-dev"), other, tmp_path, limit=3)
 
 
 def test_a_folder_may_have_any_name(run_folder, tmp_path):
@@ -194,7 +202,7 @@ def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path
     assert [row["key"] for row in run.rows.item] == ["dev-00001"]
 
 
-@pytest.mark.parametrize("place", ["vtrace.faithfulness.item.trace", "vtrace.faithfulness.item.run_method"])
+@pytest.mark.parametrize("place", ["vtrace.faithfulness.freeze.generate_reply", "vtrace.faithfulness.item.run_method"])
 def test_a_bug_of_ours_on_one_item_is_logged_and_the_run_goes_on(pinhole, tmp_path, monkeypatch, place):
     """Its reason is counted in the table, and its traceback is in the folder of the run."""
     module, name = place.rsplit(".", 1)
@@ -246,14 +254,14 @@ def test_progress_begins_with_what_is_there_already(pinhole, run_folder, tmp_pat
         said.append((done, total, label))
 
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, progress=note)
-    assert said == [(3, 4, "dev-00003"), (4, 4, "")]
+    assert said == [(0, 1, "asking dev-00003"), (1, 1, ""), (3, 4, "dev-00003"), (4, 4, "")]
 
 
 def test_a_response_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):
-    def trace(*args, **kwargs):
+    def generate_reply(*args, **kwargs):
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
-    monkeypatch.setattr("vtrace.faithfulness.item.trace", trace)
+    monkeypatch.setattr("vtrace.faithfulness.freeze.generate_reply", generate_reply)
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=1)
     (row,) = read_run(tmp_path).rows.left_out
     assert row["reason"] == "the response: out of memory; use a shorter response or a smaller picture"

@@ -67,7 +67,7 @@ def test_states_in_batches_equal_one_at_a_time_and_are_computed_once(pinhole_ses
     image, text = trace.positions("image"), trace.positions("question")
     states = states_of([image[:5] + text[:2], image[5:9], text[2:6]], "insertion")
     together = ResponseLikelihoods(pinhole_session).measure(states)
-    monkeypatch.setattr("vtrace.tracing.perturbation.BATCH_TOKENS", 1)
+    monkeypatch.setattr("vtrace.lvlm.batch_size.CPU_TOKENS", 1)
     likelihoods = ResponseLikelihoods(pinhole_session)
     assert likelihoods.measure(states) == pytest.approx(together, rel=1e-5)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from support.pages import names_in, table_under
-from vtrace.lvlm.families.supported import FAMILIES, REFUSED
+from vtrace.lvlm.families.refused import REFUSED
+from vtrace.lvlm.families.supported import FAMILIES
 
 PAGE = "models.md"
 

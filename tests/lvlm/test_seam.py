@@ -67,7 +67,7 @@ def test_padded_sets_in_one_batch_equal_one_at_a_time(pinhole, trace, monkeypatc
     image, text = trace.positions("image"), trace.positions("question")
     sets = [image, text, image + text]
     together = pinhole.seam.log_probabilities_padded(arguments, ids, start, sets)
-    monkeypatch.setattr("vtrace.lvlm.seam.BATCH_TOKENS", 1)
+    monkeypatch.setattr("vtrace.lvlm.batch_size.CPU_TOKENS", 1)
     torch.testing.assert_close(
         pinhole.seam.log_probabilities_padded(arguments, ids, start, sets), together, rtol=1e-4, atol=1e-4
     )
@@ -100,11 +100,11 @@ def test_the_model_is_restored_after_an_exception(pinhole, trace):
 
 def test_an_eager_model_is_instrumented_the_same_way(pinhole, trace):
     arguments = encode_trace(pinhole, trace)
-    expected = TraceSession(pinhole.seam, trace, arguments).pairwise()
+    expected = TraceSession(pinhole.seam, trace, arguments).pairwise().dense()
     config = pinhole.seam.decoder.config
     config._attn_implementation = "eager"
     try:
-        found = TraceSession(pinhole.seam, trace, arguments).pairwise()
+        found = TraceSession(pinhole.seam, trace, arguments).pairwise().dense()
         assert config._attn_implementation == "eager"
     finally:
         config._attn_implementation = "sdpa"

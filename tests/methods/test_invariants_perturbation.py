@@ -82,7 +82,7 @@ def test_states_in_one_batch_equal_one_at_a_time(session, monkeypatch):
     image, question = session.trace.positions("image"), session.trace.positions("question")
     states = [image[:5], question[1:3], [image[7], question[0]], ()]
     together = perturbation.log_probabilities(states)
-    monkeypatch.setattr("vtrace.tracing.perturbation.BATCH_TOKENS", 1)
+    monkeypatch.setattr("vtrace.lvlm.batch_size.CPU_TOKENS", 1)
     heard = []
     close(perturbation.log_probabilities(states, lambda done, total, label="": heard.append((done, total))), together)
     assert heard == [(4, 4)]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
+from unittest import mock
+
 import torch
+
+from vtrace.lvlm.mixer import mixer_of
 
 
 @torch.no_grad()
@@ -37,41 +43,107 @@ def cached_states(model, decoder, arguments):
 
 @torch.no_grad()
 def literal_states(lvlm, encode):
-    """The same for any family: arguments are encoded for eager attention, and what a norm behind the projection does
-    to each write is in the writes: V keeps the values, and Wo becomes the writes' own projection per receiver."""
-    decoder, name = lvlm.seam.decoder, lvlm.seam.family.branch_norm
-    config = decoder.config
-    outs, values, x_pre, handles = [], [], [], []
-    for layer in decoder.layers:
-        attention = layer.self_attn
-        handles += [
-            layer.input_layernorm.register_forward_pre_hook(lambda m, a: x_pre.append(a[0][0].clone())),
-            attention.v_proj.register_forward_hook(lambda m, a, out: values.append(out[0].clone())),
-            attention.o_proj.register_forward_hook(lambda m, a, out: outs.append(out[0].clone())),
-        ]
-    before = config._attn_implementation
-    config._attn_implementation = "eager"
-    try:
-        attentions = [a[0] for a in decoder(**encode(), output_attentions=True).attentions]
-    finally:
-        config._attn_implementation = before
-        for handle in handles:
-            handle.remove()
-    heads = config.num_attention_heads
-    V, weights, x_attn, Wo = [], [], [], []
-    for layer, a, value, out, pre in zip(decoder.layers, attentions, values, outs, x_pre, strict=True):
-        o_proj, norm = layer.self_attn.o_proj, getattr(layer, name, None) if name else None
-        size = o_proj.in_features // heads
-        weight = o_proj.weight.detach()
+    """The same for any family, and gates[l][j,h] of what the heads have read, or None.
+
+    Attention is the eager function of the modelling file. The weights of a recurrent layer are found by running the
+    slow, literal rule of the file with unit values. What a norm behind the projection does to each write is a diagonal
+    matrix, which is in Wo, and a number for each receiver, which is in a.
+    """
+    decoder, states = lvlm.seam.decoder, _States()
+    before = decoder.config._attn_implementation
+    with ExitStack() as stack:
+        for layer in decoder.layers:
+            stack.callback(layer.register_forward_pre_hook(states.enter, with_kwargs=True).remove)
+            mixer = mixer_of(layer)
+            stack.callback(mixer.projection.register_forward_hook(states.project).remove)
+            if hasattr(mixer.module, "A_log"):
+                stack.callback(mixer.module.norm.register_forward_hook(states.divide).remove)
+            elif hasattr(mixer.module, "in_proj"):
+                hook = mixer.module.in_proj.register_forward_hook
+                stack.callback(hook(lambda m, args, out, own=mixer.module: states.convolve(own, out)).remove)
+            elif hasattr(mixer.module, "q_proj"):
+                stack.callback(mixer.module.q_proj.register_forward_hook(states.query).remove)
+        for file in {sys.modules[type(mixer_of(layer).module).__module__] for layer in decoder.layers}:
+            for name, replace in (("eager_attention_forward", "attend"), ("torch_chunk_gated_delta_rule", "recur")):
+                if own := getattr(file, name, None):
+                    watch = getattr(states, replace)
+                    stack.enter_context(mock.patch.object(file, name, lambda *a, w=watch, o=own, **k: w(o, *a, **k)))
+        decoder.config._attn_implementation = "eager"
+        stack.callback(setattr, decoder.config, "_attn_implementation", before)
+        decoder(**encode())
+    return _with_norms(decoder, lvlm.seam.family.branch_norm, states)
+
+
+class _States:
+    """What hooks have seen of every layer of one sequence."""
+
+    def __init__(self):
+        self.V, self.a, self.x_pre, self.out, self.Wo, self.gates = [], [], [], [], [], []
+        self.gate = None
+
+    def enter(self, layer, args, kwargs):
+        self.x_pre.append((args[0] if args else kwargs["hidden_states"])[0].clone())
+
+    def project(self, projection, args, out):
+        self.out.append(out[0].clone())
+        if len(self.Wo) < len(self.V):
+            parts = projection.weight.detach().split(self.V[-1].shape[-1], dim=1)
+            self.Wo.append([part.T for part in parts])
+        self.gates.append(self.gate)
+        self.gate = None
+
+    def query(self, module, args, out):
+        self.gate = out[0]
+
+    def attend(self, own, module, query, key, value, *args, **options):
+        output, weights = own(module, query, key, value, *args, **options)
+        heads, size = query.shape[1], value.shape[-1]
+        self.V.append(value[0].repeat_interleave(heads // value.shape[1], dim=0).transpose(0, 1))
+        self.a.append(weights[0].float())
+        if self.gate is not None:
+            whole = self.gate.view(len(self.gate), heads, -1)
+            self.gate = whole[..., size:].sigmoid() if whole.shape[-1] == 2 * size else None
+        return output, weights
+
+    def recur(self, own, query, key, value, **options):
+        T, heads = value.shape[1:3]
+        units = torch.eye(T)[None, :, None].expand(1, T, heads, T)
+        literal = sys.modules[own.__module__].torch_recurrent_gated_delta_rule
+        self.V.append(value[0])
+        self.a.append(literal(query, key, units, **options)[0][0].transpose(0, 1))
+        return own(query, key, value, **options)
+
+    def divide(self, norm, args, out):
+        x, z = (arg.view(len(self.x_pre[-1]), -1, arg.shape[-1]) for arg in args)
+        size = (x.pow(2).mean(-1, keepdim=True) + _epsilon(norm)).sqrt()
+        self.gate = norm.weight * torch.nn.functional.silu(z) / size
+
+    def convolve(self, module, out):
+        """One head for each tap, which sees one position."""
+        before, gate, x = out[0].chunk(3, dim=-1)
+        taps = module.conv.weight[:, 0]  # feature by feature: of the position itself last
+        count, T = taps.shape[1], len(x)
+        self.V.append((before * x)[:, None].expand(-1, count, -1))
+        self.a.append(torch.stack([torch.eye(T).roll(-t, 1).tril() for t in range(count)]))
+        for t in range(1, count):
+            self.a[-1][t, :t] = 0
+        self.gate = gate[:, None].expand(-1, count, -1)
+        weight = module.out_proj.weight.detach()
+        self.Wo.append([torch.diag(taps[:, count - 1 - t]) @ weight.T for t in range(count)])
+
+
+def _with_norms(decoder, branch_norm, states):
+    x_attn = []
+    for number, (layer, out, pre) in enumerate(zip(decoder.layers, states.out, states.x_pre, strict=True)):
+        norm = getattr(layer, branch_norm, None) if branch_norm else None
         if norm is not None:  # y = x · w / rms(x): a diagonal matrix, and a number for each receiver
             scale = torch.stack([1 / (row.pow(2).mean() + _epsilon(norm)).sqrt() for row in out])
-            diagonal = torch.diag(norm(torch.ones(1, len(weight)))[0] * (1 + _epsilon(norm)) ** 0.5)
-            weight, a, out = diagonal @ weight, a * scale[None, :, None], norm(out)
-        V.append(value.view(len(value), -1, size).repeat_interleave(heads * size // value.shape[1], dim=1))
-        weights.append(a)
+            diagonal = torch.diag(norm(torch.ones(1, out.shape[1]))[0] * (1 + _epsilon(norm)) ** 0.5)
+            states.Wo[number] = [part @ diagonal for part in states.Wo[number]]
+            states.a[number], out = states.a[number] * scale[None, :, None], norm(out)
         x_attn.append(pre + out)
-        Wo.append([weight[:, h * size : (h + 1) * size].T for h in range(heads)])
-    return V, weights, x_attn, x_pre, Wo
+    gates = None if all(gate is None for gate in states.gates) else states.gates
+    return (states.V, states.a, x_attn, states.x_pre, states.Wo), gates
 
 
 def _epsilon(norm):

@@ -51,6 +51,24 @@ def test_an_explanation_costs_what_the_readme_says():
 
 
 @pytest.mark.slow
+def test_long_sequences_need_the_memory_that_the_doctor_predicts():
+    for attempt in range(ATTEMPTS):
+        found = bench("long.py", "--tokens", "1024", "4096")
+        (step,) = found["growth"]
+        if step["exponent"] <= 2.1 or attempt == ATTEMPTS - 1:
+            break
+    assert [row["tokens"] for row in found["rows"]] == [1024, 4096]
+    for row in found["rows"]:
+        assert abs(row["predicted_mb"] / row["peak_mb"] - 1) < 0.2, row
+        assert row["disk_mb"] == 0
+    assert step["exponent"] <= 2.1
+    budget = found["rows"][1]["predicted_mb"] - 20  # the matrix has 35 MB
+    (row,) = bench("long.py", "--tokens", "4096", "--memory", f"{budget}MB")["rows"]
+    assert row["disk_mb"] == 35
+    assert abs(row["predicted_mb"] / row["peak_mb"] - 1) < 0.2, row
+
+
+@pytest.mark.slow
 def test_other_methods_cost_what_the_readme_says():
     stated = stated_method_costs()
     arguments = ("--tokens", "384", "--repeats", "1", "--memory-tokens", "0", "--clock", "processor")

@@ -13,7 +13,21 @@ import transformers
 from transformers.utils import is_torchvision_available
 
 from support.family_parts import IMAGE, ids, template, text_config, tokenizer, vision_config
+from support.hybrid_families import qwen3_5, qwen3_5_moe
+from support.newer_families import gemma4, minicpmv4_6, minicpmv4_7
+from support.patch_families import (
+    ernie4_5_vl_moe,
+    exaone4_5,
+    glm46v,
+    glm_ocr,
+    lighton_ocr,
+    paddleocr_vl,
+    qwen2_5_omni_thinker,
+    qwen3_omni_moe_thinker,
+    video_llama_3,
+)
 from support.qwen_families import glm4v, glm4v_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe
+from support.square_families import aya_vision, deepseek_vl, janus, ovis2
 from vtrace.lvlm.processor import image_only, pillow_image_processor
 
 
@@ -37,16 +51,16 @@ def internvl():
     return "InternVLForConditionalGeneration", config, processor
 
 
-def llava():
+def llava(kind: str = "Llava", **layers):
     words = tokenizer("<image>")
     images = transformers.LlavaImageProcessorPil(
         size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, **IMAGE
     )
-    config = transformers.LlavaConfig(
+    config = getattr(transformers, f"{kind}Config")(
         text_config=dict(model_type="llama", **text_config(words)),
         vision_config=dict(model_type="clip_vision_model", image_size=32, patch_size=8, **vision_config()),
         image_token_index=words.convert_tokens_to_ids("<image>"),
-        vision_feature_layer=-2,
+        **(layers or dict(vision_feature_layer=-2)),
     )
     processor = transformers.LlavaProcessor(
         images,
@@ -56,7 +70,11 @@ def llava():
         num_additional_image_tokens=1,
         chat_template=template("<image>\\n"),
     )
-    return "LlavaForConditionalGeneration", config, processor
+    return f"{kind}ForConditionalGeneration", config, processor
+
+
+def vipllava():
+    return llava("VipLlava", vision_feature_layers=[-2, -1])
 
 
 PINPOINTS = [[32, 64], [64, 32], [64, 64], [96, 32], [32, 96]]
@@ -170,14 +188,14 @@ def gemma3():
     return "Gemma3ForConditionalGeneration", config, processor
 
 
-def paligemma():
+def paligemma(text: str = "gemma", **more):
     words = tokenizer("<bos>", image_token="<image>")
     words.add_special_tokens({"bos_token": "<bos>"})
     images = transformers.SiglipImageProcessorPil(size={"height": 32, "width": 32}, **IMAGE)
     images.image_seq_length = 16
     processor = transformers.PaliGemmaProcessor(images, words)  # adds tokens for places and outlines
     config = transformers.PaliGemmaConfig(
-        text_config=dict(model_type="gemma", **text_config(words, num_hidden_layers=3)),
+        text_config=dict(model_type=text, **text_config(words, num_hidden_layers=3, **more)),
         vision_config=dict(
             model_type="siglip_vision_model", image_size=32, patch_size=8, vision_use_head=False, **vision_config()
         ),
@@ -188,6 +206,12 @@ def paligemma():
         tie_word_embeddings=False,
     )
     return "PaliGemmaForConditionalGeneration", config, processor
+
+
+def paligemma2():
+    return paligemma(
+        "gemma2", sliding_window=16, query_pre_attn_scalar=16, attn_logit_softcapping=2.0, final_logit_softcapping=5.0
+    )
 
 
 def pixtral_processor() -> type:
@@ -261,10 +285,30 @@ BUILDERS = {
         smolvlm,
         gemma3,
         paligemma,
+        paligemma2,
+        vipllava,
+        lighton_ocr,
+        ernie4_5_vl_moe,
+        paddleocr_vl,
         mistral3,
         pixtral,
         glm4v,
         glm4v_moe,
+        qwen3_5,
+        qwen3_5_moe,
+        qwen2_5_omni_thinker,
+        qwen3_omni_moe_thinker,
+        glm46v,
+        glm_ocr,
+        exaone4_5,
+        video_llama_3,
+        deepseek_vl,
+        janus,
+        aya_vision,
+        ovis2,
+        gemma4,
+        minicpmv4_6,
+        minicpmv4_7,
     )
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import transformers
 
 from support.family_parts import IMAGE, MOE, ids, mrope, template, text_config, tokenizer
-from vtrace.lvlm.processor import image_only
+from vtrace.lvlm.processor import image_only, pillow_image_processor
 
 
 def qwen(kind: str, vision: dict, text: dict, processor: str):
@@ -102,11 +102,11 @@ def qwen2_5_vl():
     return qwen("Qwen2_5_VL", vision, text, "Qwen2_5_VLProcessor")
 
 
-def glm(kind: str, text: dict):
+def glm(kind: str, text: dict, image: str = "Glm4v", processor: str = "Glm4vProcessor"):
     words = tokenizer(
         "<|begin_of_video|>", "<|end_of_video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|image|>", "<|video|>"
     )
-    images = transformers.Glm4vImageProcessorPil(
+    images = pillow_image_processor(image.lower(), image)(
         patch_size=14,
         merge_size=2,
         temporal_patch_size=2,
@@ -145,7 +145,7 @@ def glm(kind: str, text: dict):
         ),
     )
     shown = template("<|begin_of_image|><|image|><|end_of_image|>")
-    whole = image_only(transformers.Glm4vProcessor)
+    whole = image_only(getattr(transformers, processor))
     return f"{kind}ForConditionalGeneration", config, whole(images, words, chat_template=shown)
 
 

@@ -8,13 +8,14 @@ import hashlib
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 import vtrace
 from support.opened import agrees, shown
 from vtrace.errors import InputError
 from vtrace.report.wording import percent
-from vtrace.types import Patch
+from vtrace.types import Patch, Target
 from vtrace.viewer.page import MODULES, SOURCE, page, policy, script, style, write_page
 
 NASTY = '<script>window.hacked = 1</script> </script><img src=x onerror="window.hacked = 2"> & {{DATA}} <!--'
@@ -82,6 +83,49 @@ def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
     opened.page.uncheck("#calibrated")
     raw = dataclasses.replace(attribution, scores=attribution.uncalibrated)
     assert opened.ranking() == shown(raw)
+
+
+@pytest.fixture
+def small_pages(monkeypatch, attribution):
+    """Pages and files without the matrix of the embedded example, and with few targets: as for a long sequence."""
+    for module in ("viewer.exported_methods", "report.documents", "attribution.result"):
+        monkeypatch.setattr(f"vtrace.{module}.LARGEST_SAVED", len(attribution.trace) - 1)
+    monkeypatch.setattr("vtrace.viewer.exported_methods.ROWS_BUDGET", 4 * len(attribution.trace) * 8)
+
+
+@pytest.mark.browser
+def test_a_matrix_too_large_for_a_page_is_replaced_by_targets(reader, attribution, small_pages):
+    answer, trace = attribution.retarget("answer"), attribution.trace
+    opened = reader(answer)
+    agrees(opened, answer)
+    note = opened.text("#notes")
+    assert f"The pairwise matrix of {len(trace):,} tokens" in note
+    assert "was left out. This page has the scores of 8 targets" in note
+    assert opened.page.is_disabled("#gamma")
+    opened.page.get_by_role("button", name="Reasoning", exact=True).click()
+    agrees(opened, attribution.retarget("reasoning"))
+    opened.word(0).click()
+    opened.page.mouse.move(2, 2)
+    first = next(word for word in trace.words if word.kind == "response")
+    agrees(opened, attribution.retarget(Target("word", tuple(range(first.start, first.stop)))))
+    opened.word(-2).click()
+    assert "was not run for" in opened.text("#problem")
+    opened.page.get_by_role("button", name="sentence 1", exact=True).click()
+    agrees(opened, attribution.retarget("sentence 1"))
+
+
+def test_a_saved_file_says_that_its_matrix_was_left_out_and_why_it_cannot_be_retargeted(
+    attribution, small_pages, tmp_path
+):
+    loaded = vtrace.read(attribution.save(tmp_path / "a.json"))
+    np.testing.assert_array_equal(loaded.scores, attribution.scores)
+    assert loaded.pairwise is None
+    assert [note for note in loaded.warnings if "too large for a file and was left out" in note]
+    with pytest.raises(InputError, match=r"because files hold no matrix of over .*; explain the trace again"):
+        loaded.retarget("answer")
+    again = vtrace.read(loaded.save(tmp_path / "b.json"))
+    assert again.warnings == loaded.warnings
+    assert "too large for a file and was left out" in page([loaded])
 
 
 class Collector(HTMLParser):

@@ -16,6 +16,7 @@ from vtrace.attribution.calibrate import Likelihoods, calibrate
 from vtrace.attribution.multihop import edge_scale, log_scores
 from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import score
+from vtrace.attribution.triangle import Triangle
 from vtrace.errors import InputError
 from vtrace.methods.comparison import rank
 from vtrace.report.wording import calibration_details, calibration_sentence, percent
@@ -94,7 +95,7 @@ def test_scores_equal_multihop(javascript, gamma, hops, python):
     pairwise = random_pairwise(150, density=0.1)
     receivers = torch.zeros(150, 1)
     receivers[[100, 140, 149]] = 1
-    expected = log_scores(pairwise, receivers, gamma, **python)[:, 0].numpy()
+    expected = log_scores(Triangle.of(pairwise), receivers, gamma, **python)[:, 0].numpy()
     found = javascript(LOG_SCORES, matrix=encode_triangle(pairwise), gamma=gamma, hops=hops, receivers=[100, 140, 149])
     np.testing.assert_allclose(numbers(found), expected, rtol=1e-9, atol=1e-9)
 
@@ -113,7 +114,7 @@ def test_no_range_is_too_wide(javascript, kind):
         pairwise, gamma = random_pairwise(length), 0.0
     receivers = torch.zeros(length, 1)
     receivers[length - 1] = 1
-    expected = log_scores(pairwise, receivers, gamma)[:, 0].numpy()
+    expected = log_scores(Triangle.of(pairwise), receivers, gamma)[:, 0].numpy()
     found = numbers(
         javascript(LOG_SCORES, matrix=encode_triangle(pairwise), gamma=gamma, hops="all", receivers=[length - 1])
     )
@@ -157,7 +158,7 @@ def test_depth_follows_the_budget():
 def test_routes_and_passages_equal_every_path_counted_one_by_one(javascript, seed):
     pairwise = random_pairwise(9, density=0.7, seed=seed)
     sources, receivers, words = [0, 1], [6, 8], [range(2, 4), range(4, 5), range(5, 8)]
-    hat = pairwise.double().numpy() * edge_scale(pairwise, 0.8)
+    hat = pairwise.double().numpy() * edge_scale(Triangle.of(pairwise), 0.8)
     credit = paths.credits(hat, sources, receivers)
     found = javascript(
         """
@@ -323,7 +324,7 @@ def test_a_link_leads_back_to_the_state_it_was_made_of(javascript, document):
 
 @pytest.mark.parametrize(("bits", "tolerance"), [(16, 2e-4), (12, 3e-3)])
 def test_rounding_the_matrix_hardly_moves_a_share(javascript, attribution, document, bits, tolerance):
-    rounded = {**document, "matrices": [encode_triangle(attribution.pairwise, bits)]}
+    rounded = {**document, "matrices": [encode_triangle(attribution.pairwise.dense(), bits)]}
     body = TRACED + "return attribute(trace, method, findTarget(trace, given.target), {calibrated: true}).scores"
     for target in ("response", "answer", "sentence 2"):
         found = np.array(javascript(body, document=rounded, target=target))

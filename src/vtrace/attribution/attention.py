@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from ..lvlm.layer import Layer
+from ..lvlm.layer import Layer, Mixing
 
 BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for one block of weights: fits a CPU cache, or fills a GPU launch
+LEAST_RECEIVERS = 16  # in one block, however long the sequence is
 ReceiverSet = slice | Int[Tensor, " receivers"]  # a contiguous run of positions, or sorted positions
 
 
@@ -22,22 +23,51 @@ class AttentionBlock(NamedTuple):
     weights: Float32[Tensor, "heads receivers seen"]
 
 
-def attention_rows(layer: Layer, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
+class StackedHeads(NamedTuple):
+    """What attention is computed from in one layer of several sequences: their heads follow each other."""
+
+    query: Float[Tensor, "heads positions size"]
+    key: Float[Tensor, "groups positions size"]
+    scaling: float
+    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None  # the same for all
+    cap: float | None
+    sink: Float[Tensor, " heads"] | None
+    mixing: Mixing | None
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer]) -> StackedHeads:
+        query, key = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("query", "key"))
+        sink = None if layers[0].sink is None else layers[0].sink.repeat(len(layers))
+        mixing = None if layers[0].mixing is None else layers[0].mixing.stacked([layer.mixing for layer in layers[1:]])
+        return cls(query, key, layers[0].scaling, layers[0].mask, layers[0].cap, sink, mixing)
+
+
+def attention_rows(layer: Layer | StackedHeads, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
     """Yield the attention weights of a layer, some or all receivers, block by block.
 
+    A layer without softmax has mixing weights instead, which can be negative and need not sum to one.
     The weights are in a buffer that the next block overwrites.
     """
     heads, length, _ = layer.query.shape
     wanted = slice(0, length) if receivers is None else receivers
     count = wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
-    step = min(count, max(16, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
+    step = min(count, max(LEAST_RECEIVERS, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
+    if layer.mixing is not None:
+        read = layer.mixing.reader()
+        for block in _split(wanted, step):
+            yield AttentionBlock(block, read(_positions(block, layer.query.device)))
+        return
     scratch = Scratch()
-    query, key_t = layer.query.float() * layer.scaling, layer.key.float().mT
+    query, key_t = layer.query.float(), layer.key.float().mT
     for block in _split(wanted, step):
         seen = _last(block) + 1 if layer.mask is None else length
-        weights = grouped(query[:, block], key_t[..., :seen], scratch)
+        weights = grouped(query[:, block] * layer.scaling, key_t[..., :seen], scratch)
+        if layer.cap is not None:
+            weights.div_(layer.cap).tanh_().mul_(layer.cap)
         _hide(weights, block, layer.mask)
-        yield AttentionBlock(block, torch.softmax(weights, dim=-1, out=weights))
+        kept = None if layer.sink is None else torch.sigmoid(weights.logsumexp(-1) - layer.sink[:, None].float())
+        torch.softmax(weights, dim=-1, out=weights)
+        yield AttentionBlock(block, weights if kept is None else weights.mul_(kept[..., None]))
 
 
 def _hide(
@@ -55,6 +85,10 @@ def _hide(
         weights.masked_fill_(~mask[block], float("-inf"))
     else:
         weights += mask[block]
+
+
+def _positions(block: ReceiverSet, device: torch.device) -> Int[Tensor, " receivers"]:
+    return torch.arange(block.start, block.stop, device=device) if isinstance(block, slice) else block
 
 
 def _first(block: ReceiverSet) -> int:

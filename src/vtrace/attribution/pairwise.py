@@ -15,7 +15,8 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from ..lvlm.layer import Layer
-from .attention import ReceiverSet, Scratch, attention_rows, grouped
+from .attention import ReceiverSet, Scratch, StackedHeads, attention_rows, grouped
+from .triangle import Triangle
 
 EPSILON = 1e-12  # the paper's ε, in every denominator
 
@@ -30,54 +31,76 @@ class EdgeBlock(NamedTuple):
 class PairwiseMatrix:
     """Accumulates W over layers. W[i, j] is the contribution of source i to receiver j, for i < j."""
 
-    def __init__(self, length: int, groups: Sequence[Int[Tensor, " _"]], device: torch.device | str = "cpu"):
-        """`groups` are the position sets to centre within: image and question, or none."""
+    def __init__(
+        self,
+        length: int,
+        groups: Sequence[Int[Tensor, " _"]],
+        device: torch.device | str = "cpu",
+        rows: Triangle | None = None,
+    ):
+        """`groups` are the position sets to centre within: image and question, or none. `rows` are zeros to add to;
+        without them they are on the device."""
         self.groups = [group.to(device) for group in groups if len(group)]
         self.layers = 0
-        self._rows = torch.zeros(length, length, device=device)  # receiver-major: blocks of rows are contiguous
+        self._rows = Triangle.zeros(length, device) if rows is None else rows
 
-    def add(self, layer: Layer, receivers: slice | None = None) -> None:
-        """Add one layer: all receivers, or those that no other sequence with the same beginning has."""
-        update = layer.update.float()
-        direction = update / (update.norm(dim=-1, keepdim=True) + EPSILON)
+    def add(self, layer: Layer) -> None:
+        """Add one layer."""
         value = centre_values(layer.value.float(), self.groups)
-        for rows, edges in edge_rows(layer, value, direction, receivers):
-            self._rows[rows, : edges.shape[1]] += edges.to(self._rows.device)
+        for rows, edges in edge_rows(layer, value, direction_of(layer.update)):
+            assert isinstance(rows, slice)
+            self._rows.add(rows, edges)
         self.layers += 1
 
-    def begin_as(self, other: PairwiseMatrix, length: int) -> None:
-        """Take the first receivers from the matrix of a sequence that begins with the same tokens."""
-        self._rows[:length, :length] = other._rows[:length, :length]
+    def finish(self) -> Triangle:
+        """W, mean over layers. Ends the accumulation."""
+        self._rows.average(self.layers)
+        return self._rows
 
-    def finish(self) -> Float32[Tensor, "positions positions"]:
-        """W as source-by-receiver, strictly upper triangular, mean over layers. Ends the accumulation."""
-        return self._rows.tril_(diagonal=-1).div_(self.layers).T
+
+def direction_of(update: Float[Tensor, "*batch width"]) -> Float32[Tensor, "*batch width"]:
+    """û: what a layer adds to the residual stream, scaled to length 1."""
+    update = update.float()
+    return update / (update.norm(dim=-1, keepdim=True) + EPSILON)
 
 
 def edge_rows(
-    layer: Layer,
-    value: Float32[Tensor, "groups positions size"],
-    direction: Float32[Tensor, "positions width"],
-    receivers: slice | None = None,
+    layer: Layer, value: Float32[Tensor, "groups positions size"], direction: Float32[Tensor, "positions width"]
 ) -> Iterator[EdgeBlock]:
-    """Blocks of receivers, some or all, and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see.
+    """Blocks of receivers, and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see.
 
     `value` are the layer's values, centred or not; `direction` is what each receiver's writes are projected on. A
     block is valid until the next one is asked for.
     """
-    heads, length, size = layer.query.shape
+    heads, length, size = layer.heads, len(layer.update), layer.size
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
-    wanted = receivers or slice(0, length)
-    reading = (direction[wanted] @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
+    reading = (direction @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
+    reading = reading if layer.gate is None else reading * layer.gate.transpose(0, 1)
+    for rows, edges in stacked_edges(layer, value, reading, slice(0, length)):
+        yield EdgeBlock(rows, layer.whole(edges[0]).relu_())
+
+
+def stacked_edges(
+    layer: Layer | StackedHeads,
+    value: Float32[Tensor, "groups positions size"],
+    reading: Float32[Tensor, "heads receivers size"],
+    wanted: slice,
+    sequences: int = 1,
+) -> Iterator[tuple[slice, Float32[Tensor, "sequences receivers seen"]]]:
+    """Signed edges of the wanted receivers, block by block, for sequences whose heads follow each other in the layer.
+
+    `reading` is what each head of a wanted receiver reads from values: O_h û_j.
+    """
     value_t, scratch = value.mT, Scratch()
     for rows, weights in attention_rows(layer, wanted):
         assert isinstance(rows, slice)
         own = slice(rows.start - wanted.start, rows.stop - wanted.start)
         aligned = grouped(reading[:, own], value_t[..., : weights.shape[-1]], scratch)
-        edges = aligned[0].mul_(weights[0])
-        for head in range(1, heads):  # one pass over memory, instead of a product and then a sum
-            edges.addcmul_(weights[head], aligned[head])
-        yield EdgeBlock(rows, edges.relu_())
+        aligned, weights = (x.view(sequences, -1, *x.shape[1:]) for x in (aligned, weights))
+        edges = aligned[:, 0].mul_(weights[:, 0])
+        for head in range(1, weights.shape[1]):  # one pass over memory, instead of a product and then a sum
+            edges.addcmul_(weights[:, head], aligned[:, head])
+        yield rows, edges
 
 
 def centre_values(

@@ -13,6 +13,7 @@ from ..types import ReadAt, Target, Trace
 from .multihop import log_scores
 from .options import Options
 from .shares import Shares, relative_to_inputs, to_shares
+from .triangle import Triangle
 
 
 class TracedModel(Protocol):
@@ -20,8 +21,8 @@ class TracedModel(Protocol):
 
     trace: Trace
 
-    def pairwise(self, centring: bool = True) -> Tensor:
-        """W from one instrumented pass, source by receiver: T,T."""
+    def pairwise(self, centring: bool = True) -> Triangle:
+        """W from one instrumented pass."""
 
     def padded_likelihoods(self) -> np.ndarray:
         """log p of every response token with nothing, the image, the question, or both padded: 4,n."""
@@ -30,7 +31,7 @@ class TracedModel(Protocol):
 class Explained(NamedTuple):
     """The result of one explanation. W and the likelihoods also serve every other target of the same trace."""
 
-    pairwise: Tensor
+    pairwise: Triangle
     likelihoods: np.ndarray | None
     shares: Shares
 
@@ -43,9 +44,20 @@ def run_stages(model: TracedModel, target: Target, options: Options) -> Explaine
     return Explained(pairwise, likelihoods, score(model.trace, target, pairwise, likelihoods, options))
 
 
-def score(trace: Trace, target: Target, pairwise: Tensor, likelihoods: np.ndarray | None, options: Options) -> Shares:
+def score(trace: Trace, target: Target, pairwise: Triangle, likelihoods: np.ndarray | None, options: Options) -> Shares:
     """Stages 2 and 3: all paths, then image and text on one scale. Needs no model."""
-    logs = log_scores_of(pairwise, [target], options)[:, 0].cpu().numpy()
+    return score_all(trace, [target], pairwise, likelihoods, options)[0]
+
+
+def score_all(
+    trace: Trace, targets: Sequence[Target], pairwise: Triangle, likelihoods: np.ndarray | None, options: Options
+) -> list[Shares]:
+    """The same for several targets, for which W is read only once."""
+    logs = log_scores_of(pairwise, targets, options).cpu().numpy()
+    return [_shares(trace, target, logs[:, k], likelihoods, options) for k, target in enumerate(targets)]
+
+
+def _shares(trace: Trace, target: Target, logs: np.ndarray, likelihoods: np.ndarray | None, options: Options) -> Shares:
     raw = relative_to_inputs(logs, trace.inputs)
     if likelihoods is not None and options.calibrate_on == "target":
         likelihoods = likelihoods[:, [p - trace.prompt_length for p in target.positions]]
@@ -53,7 +65,7 @@ def score(trace: Trace, target: Target, pairwise: Tensor, likelihoods: np.ndarra
     return shares._replace(log_scale=shares.log_scale + raw.log_strongest)
 
 
-def log_scores_of(pairwise: Tensor, targets: Sequence[Target], options: Options) -> Tensor:
+def log_scores_of(pairwise: Triangle, targets: Sequence[Target], options: Options) -> Tensor:
     """log u with one column per target: T,k."""
     receivers = receiver_columns(len(pairwise), targets, options.receivers).to(pairwise.device)
     return log_scores(pairwise, receivers, options.gamma, options.multihop, options.hops)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from torch import nn
 
 from ..errors import ModelError
+from ..lvlm.batch_size import first_layer, workload_of
 from ..lvlm.checkpoint import build_without_weights, find_checkpoint, read_config
 from ..lvlm.families.family import Family, ModelConfig
 from ..lvlm.families.supported import family_of, has_pictures
-from .attention import BLOCK_BYTES
+from ..lvlm.mixer import mixer_of
+from ..system.byte_count import parse_bytes
+from ..system.peak_memory import memory_in_use
+from .memory_plan import Device, plan_memory
 
 PACKAGES = (
     "vtrace-attribution",
@@ -35,10 +39,12 @@ class Requirements(TypedDict):
     parameters: int  # of the whole model
     decoder_parameters: int
     weights_bytes: int
-    cache_bytes: int  # keys and values while the response is generated
+    libraries_bytes: int  # Python and its libraries, as loaded in this process
+    cache_bytes: int  # keys and values, and recurrent states, while the response is generated
     matrix_bytes: int  # the pairwise matrix W
-    working_bytes: int  # activations of one pass and one block of attention rows
-    total_bytes: int  # weights, and the larger of generation and explanation
+    working_bytes: int  # activations of one pass, and buffers
+    disk_bytes: int  # the file that holds W if it does not fit into the memory budget
+    total_bytes: int  # libraries and weights, and the larger of generation and explanation
     passes: str
 
 
@@ -60,8 +66,12 @@ class Examination(TypedDict):
     plan: NotRequired[Requirements]
 
 
-def examine(name: str, tokens: int, dtype: str = "") -> Examination:
-    """Versions, device, family and cost of one explanation of `tokens` positions. Loads no weights."""
+def examine(name: str, tokens: int, dtype: str = "", memory: str | int = "") -> Examination:
+    """Versions, device, family and cost of one explanation of `tokens` positions. Loads no weights.
+
+    `memory` is a budget such as "4GB"; without it, there is no limit.
+    """
+    budget = parse_bytes(memory) if memory else None
     cuda = torch.cuda.is_available()
     facts: Examination = {
         "python": platform.python_version(),
@@ -85,38 +95,52 @@ def examine(name: str, tokens: int, dtype: str = "") -> Examination:
         "family": family.name,
         "status": family.status,
         "layers": text.num_hidden_layers,
-        "heads": [text.num_attention_heads, text.num_key_value_heads],
+        "heads": [text.num_attention_heads, first_layer(text).num_key_value_heads],
         "context": text.max_position_embeddings,
         "fits_context": tokens <= text.max_position_embeddings,
-        "plan": requirements_of(config, family, tokens, dtype, "cuda" if cuda else "cpu"),
+        "plan": requirements_of(config, family, tokens, dtype, "cuda" if cuda else "cpu", budget),
     }
 
 
 def requirements_of(
-    config: ModelConfig, family: Family, tokens: int, dtype: str, device: Literal["cpu", "cuda"]
+    config: ModelConfig, family: Family, tokens: int, dtype: str, device: Device, budget: int | None = None
 ) -> Requirements:
     """Memory and passes of one explanation of `tokens` positions."""
     model, text = build_without_weights(config, family), config.get_text_config()
     decoder = family.decoder(model)
     item = max(2.0, BYTES_PER_WEIGHT[dtype])  # quantised models compute in half precision
-    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    work = workload_of(text, torch.float32 if item == 4 else torch.bfloat16)
     weights = int(_weights(model, BYTES_PER_WEIGHT[dtype], item))
-    cache = int(2 * text.num_hidden_layers * text.num_key_value_heads * size * tokens * item)
-    matrix = 4 * tokens * tokens
-    widest = max(getattr(text, "intermediate_size", 0) or 0, getattr(text, "moe_intermediate_size", 0) or 0)
-    working = int(tokens * (6 * text.hidden_size + 3 * widest) * item) + 2 * BLOCK_BYTES[device]
+    cache = sum(_cached(mixer_of(layer).module, tokens) for layer in decoder.layers) * work.item
+    libraries = memory_in_use(torch.device("cpu")) if device == "cpu" else 0
+    plan = plan_memory(work, tokens, device, libraries + weights, budget)
     passes = "4 forward passes (1 instrumented)" if has_pictures(family) else "1 forward pass (instrumented)"
     return {
         "tokens": tokens,
         "parameters": _count(model),
         "decoder_parameters": _count(decoder),
         "weights_bytes": weights,
+        "libraries_bytes": libraries,
         "cache_bytes": cache,
-        "matrix_bytes": matrix,
-        "working_bytes": working,
-        "total_bytes": weights + max(cache, matrix + working),
+        "matrix_bytes": plan.matrix,
+        "working_bytes": plan.working,
+        "disk_bytes": plan.disk,
+        "total_bytes": max(plan.in_use + cache, plan.total),
         "passes": f"{passes}, after the response has been generated",
     }
+
+
+def _cached(module: Any, tokens: int) -> int:
+    """Numbers that a layer keeps while the response is generated: keys and values, or the state of a hybrid layer."""
+    if hasattr(module, "k_proj"):
+        values = getattr(module, "v_proj", None) or module.k_proj  # some share one projection
+        return tokens * (module.k_proj.out_features + values.out_features)
+    if hasattr(module, "A_log"):  # the gated delta rule: keys by values for each head, and what its convolution reads
+        state = module.num_v_heads * module.head_k_dim * module.head_v_dim
+        return state + module.conv1d.weight.numel()
+    if hasattr(module, "conv"):
+        return module.conv.weight.numel()
+    return 0  # keys and values of another layer
 
 
 def _weights(model: nn.Module, each: float, plain: float) -> float:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from torch import Tensor
 
 from ..errors import InputError
 from ..system.presentation import Presentable
 from ..tracing.targets import TargetSpec, find_target
 from ..types import Box, Calibration, Panel, Target, Trace
 from .options import Options
-from .pipeline import log_scores_of, score
+from .pipeline import log_scores_of, score_all
 from .shares import to_shares
+from .triangle import LARGEST_SAVED, Triangle
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Attribution(Presentable):
     calibration: Calibration
     details: Mapping[str, Any] = field(default_factory=dict)  # further results of the method
     likelihoods: np.ndarray | None = None  # 4,n: log p of response tokens clean, image, text, both padded
-    pairwise: Tensor | None = None  # T,T: W, source by receiver
+    pairwise: Triangle | None = None  # W; `pairwise.dense()` is T,T, source by receiver
 
     @property
     def image_share(self) -> float:
@@ -119,16 +119,25 @@ class Attribution(Presentable):
 
     def retarget(self, target: TargetSpec) -> Attribution:
         """The same attribution for another target: instant, because W and the padded likelihoods are kept."""
-        found = find_target(self.trace, target)
-        shares = score(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
-        return replace(self, target=found, **shares._asdict())
+        return self.retarget_all([target])[0]
+
+    def retarget_all(self, targets: Sequence[TargetSpec]) -> list[Attribution]:
+        """The same for several targets, for which W is read only once."""
+        found = [find_target(self.trace, target) for target in targets]
+        shares = score_all(self.trace, found, self._matrix(), self.likelihoods, Options.of(self.options))
+        return [replace(self, target=a, **b._asdict()) for a, b in zip(found, shares, strict=True)]
 
     def every_token(self) -> np.ndarray:
         """Uncalibrated log u with every response token as its own target: T,n; -inf stands for zero."""
         targets = [Target("token", (p,)) for p in range(self.trace.prompt_length, len(self.trace))]
         return log_scores_of(self._matrix(), targets, Options.of(self.options)).cpu().numpy()
 
-    def _matrix(self) -> Tensor:
+    def _matrix(self) -> Triangle:
+        if self.pairwise is None and len(self.trace) > LARGEST_SAVED:
+            raise InputError(
+                f"this attribution has scores only, because files hold no matrix of over {LARGEST_SAVED:,} tokens; "
+                "explain the trace again to change the target"
+            )
         if self.pairwise is None:
             raise InputError("this attribution has scores only; save it with its matrix to change the target")
         return self.pairwise

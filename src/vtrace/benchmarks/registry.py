@@ -18,6 +18,7 @@ from .mathvista import MATHVISTA
 from .mmmu import MMMU, MMMU_PRO, MMMU_PRO_4, MMMU_PRO_VISION
 from .mmstar import MMSTAR
 from .public_benchmark import PublicBenchmark, open_public_benchmark
+from .readers.lmms_eval import with_samples
 from .realworldqa import REALWORLDQA
 from .shapes.sample import Sample, sample
 from .shapes.scene import Split
@@ -71,6 +72,12 @@ def find_benchmark(name: str, data: Path | None = None) -> Benchmark:
     raise InputError(
         f"unknown benchmark {name!r}; give a CSV or JSONL file, a folder, or one of: {', '.join(BENCHMARKS)}"
     )
+
+
+def open_benchmark(name: str, data: Path | None = None, samples: Path | None = None) -> Benchmark:
+    """A benchmark, or those of its items that are in a log of lmms-eval, with the responses found there."""
+    benchmark = find_benchmark(name, data)
+    return with_samples(benchmark, samples) if samples else benchmark
 
 
 BenchmarkFacts = TypedDict(

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from ..system.processes import is_first_process
 from .options import (
     BudgetOption,
     CalibratedOption,
     ChatOption,
-    DeviceOption,
     DtypeOption,
     ExampleOption,
     HtmlFileOption,
@@ -22,6 +22,7 @@ from .options import (
     QuietOption,
     ResponseOption,
     SetOption,
+    SplitDeviceOption,
     TargetOption,
     TracedModelOption,
     TraceOption,
@@ -58,7 +59,7 @@ def compare_command(
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Inputs to print for each method.")] = 3,
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
-    device: DeviceOption = "",
+    device: SplitDeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Compare methods on one response. Shows what each finds, what it costs, and how well they agree."""
@@ -76,6 +77,8 @@ def compare_command(
         names, options = parse_names(methods), parse_settings(set_)
         lvlm, frozen = source.open(report)
         comparison = compare(lvlm, frozen, names, target, calibrated=calibrated, options=options, progress=report)
+        if not is_first_process():  # all have the same results
+            return
         written = [save(comparison, html, "html")] if html else []
         written += [save(comparison, png, "png")] if png else []
         written += [save(comparison, place, "json")] if (place := json_file(json)) else []

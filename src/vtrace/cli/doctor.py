@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shutil
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import ModelError
-from .options import DtypeOption, JsonOption, ModelOption
+from ..system.byte_count import format_bytes
+from .options import DtypeOption, JsonOption, MemoryOption, ModelOption
 
 if TYPE_CHECKING:
-    from ..attribution.requirements import Examination
+    from ..attribution.requirements import Examination, Requirements
 
 
-DOCTOR_EXAMPLE = "Example:  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000"
+DOCTOR_EXAMPLE = """
+Examples:\n
+  vtrace doctor --model Qwen/Qwen3-VL-8B-Instruct --tokens 3000\n
+  vtrace doctor --tokens 32000 --memory 4GB
+"""
 
 
 def doctor_command(
@@ -22,13 +28,14 @@ def doctor_command(
     tokens: Annotated[
         int, typer.Option(metavar="N", min=2, help="Length of the sequence to plan for, prompt and response.")
     ] = 1024,
+    memory: MemoryOption = "",
     dtype: DtypeOption = "",
     json: JsonOption = False,
 ) -> None:
     """Show versions, device, the model's family and support, and what a run will need. Loads no weights."""
     from ..attribution.requirements import examine
 
-    facts = examine(model, tokens, dtype)
+    facts = examine(model, tokens, dtype, memory)
     if json:
         print(jsonlib.dumps(facts, indent=1))
     else:
@@ -56,10 +63,8 @@ def _print_facts(facts: Examination, tokens: int) -> None:
             "decoder": f"{facts['family']}, {facts['layers']} layers, {heads[0]} query and {heads[1]} key/value heads, "
             f"{plan['decoder_parameters'] / 1e6:,.1f} M of {plan['parameters'] / 1e6:,.1f} M parameters",
             "sequence": f"{tokens:,} tokens {fit} the context of {facts['context']:,}",
-            "memory": f"about {_bytes(plan['total_bytes'])}: "
-            f"{_bytes(plan['weights_bytes'])} for {facts['dtype']} weights, and the larger of "
-            f"{_bytes(plan['cache_bytes'])} for keys and values during generation and "
-            f"{_bytes(plan['working_bytes'] + plan['matrix_bytes'])} for activations and the pairwise matrix",
+            "memory": _memory(plan, facts["dtype"]),
+            "matrix": _matrix(plan),
             "passes": plan["passes"],
         }
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -68,9 +73,23 @@ def _print_facts(facts: Examination, tokens: int) -> None:
     Console().print(table)
 
 
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+def _memory(plan: Requirements, dtype: str) -> str:
+    libraries = f"{format_bytes(plan['libraries_bytes'])} for Python and its libraries, "
+    explained = plan["working_bytes"] + (0 if plan["disk_bytes"] else plan["matrix_bytes"])
+    return (
+        f"about {format_bytes(plan['total_bytes'])}: {libraries if plan['libraries_bytes'] else ''}"
+        f"{format_bytes(plan['weights_bytes'])} for {dtype} weights, and the larger of "
+        f"{format_bytes(plan['cache_bytes'])} for keys and values during generation and {format_bytes(explained)} "
+        f"for activations{'' if plan['disk_bytes'] else ' and the pairwise matrix'}"
+    )
+
+
+def _matrix(plan: Requirements) -> str:
+    size = format_bytes(plan["matrix_bytes"])
+    if not plan["disk_bytes"]:
+        return f"{size}, in memory"
+    from ..system.scratch_file import scratch_folder
+
+    folder = scratch_folder()
+    free = format_bytes(shutil.disk_usage(folder).free)
+    return f"{size}, in a temporary file in {folder}, which has {free} free: it does not fit into the memory budget"

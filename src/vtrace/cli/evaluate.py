@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
+from .engines import (
+    AddressOption,
+    CpusOption,
+    EngineChoice,
+    EngineOption,
+    GpusOption,
+    WorkerLogsOption,
+    WorkersOption,
+)
+from .events import EvaluationEvents
 from .options import (
     BenchmarkOption,
     BlurOption,
@@ -26,8 +36,7 @@ from .options import (
     parse_settings,
     split_names,
 )
-from .outputs import print_written
-from .progress import progress_bar, spinner
+from .progress import spinner
 
 if TYPE_CHECKING:
     from ..faithfulness.store import Shard
@@ -41,6 +50,8 @@ Examples:\n
   vtrace evaluate --benchmark mmstar --samples samples_mmstar.jsonl --system 'You are a helpful assistant.'\n
   vtrace evaluate --methods vtrace,ifr,rollout,random --target response,answer --out runs/first\n
   vtrace evaluate --methods flowtracer --set flowtracer.mode=flow --out runs/flow\n
+  vtrace evaluate --workers 8 --out runs/first     (eight processes; on a machine with GPUs, one GPU each)\n
+  vtrace evaluate --engine ray --workers 64 --gpus-per-worker 1 --address 10.0.0.1:6379 --out runs/first\n
   vtrace evaluate --shard 2/4 --out runs/first     (the second of four machines, in the same folder)
 """
 
@@ -75,16 +86,25 @@ def evaluate_command(
     ] = None,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
+    workers: WorkersOption = 1,
+    engine: EngineOption = None,
+    address: AddressOption = "",
+    gpus_per_worker: GpusOption = None,
+    cpus_per_worker: CpusOption = None,
+    worker_logs: WorkerLogsOption = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure faithfulness on a benchmark. Interrupted runs resume."""
+    """Measure faithfulness on a benchmark. Interrupted runs resume, also with another number of workers or shards."""
+    where = EngineChoice(workers, engine, address, gpus_per_worker, cpus_per_worker, worker_logs)
+    where.check()
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
-        from ..benchmarks.readers.lmms_eval import with_samples
-        from ..benchmarks.registry import find_benchmark
+        from ..benchmarks.registry import open_benchmark
         from ..faithfulness.plan import EvaluationPlan, check_targets
-        from ..faithfulness.run import evaluate
+        from ..faithfulness.run import chosen_items, evaluate, evaluate_on
         from ..faithfulness.store import read_reasons
+        from ..faithfulness.worker import evaluation_recipe
         from ..lvlm.load import find_dtype, load
         from ..methods.registry import parse_names
         from ..tracing.prompt import SYSTEM_PROMPT
@@ -103,22 +123,27 @@ def evaluate_command(
         plan.check()
         part = _parse_shard(shard)
         report(0, 0, f"Opening {benchmark}")
-        chosen = find_benchmark(benchmark, data)
-        if samples:
-            chosen = with_samples(chosen, samples)
+        chosen = open_benchmark(benchmark, data, samples)
         for file, reason in chosen.lost:
             print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
-        report(0, 0, f"Loading {model}")
-        lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
-    with progress_bar(quiet) as report:
-        path = evaluate(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
-    for reason, count in read_reasons(path, "left_out").items():
-        print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
-    for reason, count in read_reasons(path, "failure").items():
-        print(f"vtrace: failed {count} times: {reason}", file=sys.stderr)
-    print_written([path])
-    print(path)
+        if where.in_this_process:
+            report(0, 0, f"Loading {model}")
+            lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
+    events = EvaluationEvents(json_, quiet)
+    if where.in_this_process:
+        with events.progress() as report:
+            path = evaluate(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
+    else:
+        recipe = evaluation_recipe(model, dtype, device, chosen, (benchmark, data, samples), plan)
+        items = len(chosen_items(chosen, limit, part))
+        with (
+            events.progress() as report,
+            where.open(recipe, device, chosen, plan, items, events.worker) as engine_,
+        ):
+            report(0, items, f"starting {min(workers, items)} workers")
+            path = evaluate_on(engine_, chosen, plan, place, limit=limit, shard=part, progress=report)
+    events.finished(str(path), read_reasons(path, "left_out"), read_reasons(path, "failure"))
 
 
 def _parse_shard(text: str) -> Shard:

@@ -8,17 +8,20 @@ from typing import Annotated
 
 import typer
 
+from ..system.byte_count import parse_bytes
+from ..system.processes import is_first_process
 from .options import (
     BudgetOption,
     ChatOption,
-    DeviceOption,
     DtypeOption,
     ExampleOption,
     HtmlFileOption,
     InputsArgument,
+    MemoryOption,
     PngFileOption,
     QuietOption,
     ResponseOption,
+    SplitDeviceOption,
     TargetOption,
     TracedModelOption,
     TraceOption,
@@ -37,6 +40,8 @@ Examples:\n
   vtrace explain --chat talk.json --target answer\n
   vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
   vtrace explain --trace saved.json --target "sentence 2"\n
+  vtrace explain --trace long.json --memory 4GB\n
+  torchrun --nproc-per-node 2 -m vtrace.cli explain --device tensor-parallel\n
   vtrace explain --json - | jq .top
 """
 
@@ -71,15 +76,18 @@ def explain_command(
     receivers: Annotated[
         str, typer.Option(metavar="POSITIONS", help="Where the target is read: predictor or token.")
     ] = "predictor",
+    memory: MemoryOption = "",
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
-    device: DeviceOption = "",
+    device: SplitDeviceOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Explain which image patches and words one response relied on."""
     source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
     source.check()
     check_outputs(html, png, save_trace, json_file(json))
+    if memory:
+        parse_bytes(memory)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..attribution.options import Options
@@ -101,7 +109,9 @@ def explain_command(
         lvlm, frozen = source.open(report)
         passes = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
         report(0, 0, f"Tracing {len(frozen)} tokens: {passes}")
-        attribution = attribute(lvlm, frozen, target, **vars(options))
+        attribution = attribute(lvlm, frozen, target, memory=memory or None, **vars(options))
+        if not is_first_process():  # all have the same results
+            return
         written = [save(frozen, save_trace, "json")] if save_trace else []
         written += [save(attribution, html, "html")] if html else []
         written += [save(attribution, png, "png")] if png else []

@@ -13,8 +13,9 @@ from typing import Annotated, Any, NoReturn, Protocol, runtime_checkable
 
 import typer
 
-from ..errors import InputError, ModelError, VTraceError, is_out_of_memory, one_line
+from ..errors import InputError, ModelError, VTraceError, is_lost_process, is_out_of_memory, one_line
 from ..system.error_log import report_bug
+from ..system.processes import is_first_process, process_count, process_rank
 from ..system.version import __version__
 from .benchmarks import BENCHMARKS_EXAMPLE, benchmarks_command
 from .compare import COMPARE_EXAMPLES, compare_command
@@ -22,6 +23,7 @@ from .credit import CREDIT_EXAMPLES, credit_command
 from .doctor import DOCTOR_EXAMPLE, doctor_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
 from .explain import EXPLAIN_EXAMPLES, explain_command
+from .merge import MERGE_EXAMPLES, merge_command
 from .methods import METHODS_EXAMPLE, methods_command
 from .models import MODELS_EXAMPLE, models_command
 from .serve import SERVE_EXAMPLES, serve_command
@@ -55,6 +57,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES)(compare_command)
 app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
 app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
+app.command("merge", epilog=MERGE_EXAMPLES)(merge_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)
 app.command("study", epilog=STUDY_EXAMPLES)(study_command)
 app.command("credit", epilog=CREDIT_EXAMPLES)(credit_command)
@@ -105,12 +108,19 @@ def _fail_unexpectedly(error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python does not try again
         _fail(f"cannot write the output: {error.strerror}", InputError.exit_code)
+    if process_count() > 1 and is_lost_process(error):
+        _fail("another process has ended; its own message says why", ModelError.exit_code)
     _fail(report_bug(error), BUG)
 
 
 def _fail(message: object, code: int) -> NoReturn:
-    print(f"vtrace: {one_line(message)}", file=sys.stderr)
+    print(f"{_program()}: {one_line(message)}", file=sys.stderr)
     sys.exit(code)
+
+
+def _program() -> str:
+    """Who reports an error: the first process, or another one of `torchrun`."""
+    return "vtrace" if is_first_process() else f"vtrace (process {process_rank()})"
 
 
 def _quieten() -> None:

@@ -6,18 +6,20 @@ import json as jsonlib
 
 from .options import JsonOption
 
-MODELS_EXAMPLE = "Example:  vtrace models --json | jq '.families[].name'"
+MODELS_EXAMPLE = "Example:  vtrace models --json | jq '.image_text_types[] | select(.supported) | .model_type'"
 
 
 def models_command(json: JsonOption = False) -> None:
-    """List supported model families and how each was verified, and refused ones with the reason."""
+    """List supported model families and how each was verified, and all other image-text model types of the installed
+    transformers with the reason why not."""
     from ..lvlm.checkpoint import EMBEDDED
-    from ..lvlm.families.supported import FAMILIES, REFUSED
+    from ..lvlm.families.supported import FAMILIES, image_text_types
 
+    types = image_text_types()
     if json:
         facts = {
             "families": [{"name": f.name, "model_types": list(f.model_types), "status": f.status} for f in FAMILIES],
-            "refused": REFUSED,
+            "image_text_types": [one._asdict() for one in types],
             "embedded": list(EMBEDDED),
         }
         print(jsonlib.dumps(facts, indent=1))
@@ -25,15 +27,19 @@ def models_command(json: JsonOption = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    for title, rows in (
-        ("supported", [(f.name, ", ".join(f.model_types), f.status) for f in FAMILIES]),
-        ("refused", [("", kind, reason) for kind, reason in REFUSED.items()]),
-    ):
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        for head in (title, "model type", "status" if title == "supported" else "reason"):
-            table.add_column(head)
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table, "")
+    refused: dict[str, list[str]] = {}
+    for one in sorted(types):
+        if not one.supported:
+            refused.setdefault(one.status, []).append(one.model_type)
+    supported = Table("family", "model types", "status", box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for family in FAMILIES:
+        supported.add_row(family.name, ", ".join(family.model_types), family.status)
+    others = Table("not supported", "reason", box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for reason, kinds in refused.items():
+        others.add_row(", ".join(kinds), reason)
+    Console().print(supported, "")
+    Console().print(others, "")
+    count = sum(one.supported for one in types)
+    print(f"{count} of {len(types)} image-text model types of the installed transformers are supported.")
     print(f"Embedded models: {', '.join(EMBEDDED)}")
     print("Memory and passes of a model: vtrace doctor --model NAME")

@@ -10,11 +10,27 @@ import typer
 from ..errors import InputError
 from ..system.json_reader import parse_json
 from ..system.option_check import MOST_SEED
+from ..system.processes import process_count
 
 _MODEL = "Hub id (or id@revision), folder, or embedded model: pinhole or pinhole-internvl."
 _METHODS = "Comma-separated method names (see: vtrace methods), or a group: instant, quick, all."
 _SETTING = "METHOD.OPTION=VALUE"
 _FRACTION = "FRACTION"
+SPLIT = "tensor-parallel"  # the device of `load` that splits a model
+
+
+def _one_process(device: str) -> str:
+    if device == SPLIT:
+        raise InputError(f"--device {SPLIT} works with: vtrace explain, vtrace compare; use --device auto here")
+    return device
+
+
+def _split_or_one_process(device: str) -> str:
+    """Several processes may not do the same work and write the same files."""
+    if process_count() > 1 and device != SPLIT:
+        raise InputError(f"torchrun started {process_count()} processes; give --device {SPLIT}, or start only one")
+    return device
+
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="MODEL", help=_MODEL)]
 ModelsOption = Annotated[
@@ -52,6 +68,15 @@ ChatOption = Annotated[
 ]
 BudgetOption = Annotated[
     int, typer.Option("--max-new-tokens", metavar="N", min=1, help="Maximum length of a response, in tokens.")
+]
+MemoryOption = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that an explanation may use in all, such as 4GB; a pairwise matrix that does not fit is kept in a "
+        "temporary file. Default: no limit.",
+    ),
 ]
 MethodsOption = Annotated[str, typer.Option("--methods", metavar="NAMES", help=_METHODS)]
 OfferedMethodsOption = Annotated[
@@ -107,6 +132,17 @@ DeviceOption = Annotated[
         "--device",
         metavar="DEVICE",
         help="cpu, cuda, cuda:1, or auto for all GPUs. Default: a GPU if there is one, else the CPU.",
+        callback=_one_process,
+    ),
+]
+SplitDeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="cpu, cuda, cuda:1, auto for all GPUs, or tensor-parallel to split the model over the processes of "
+        "torchrun. Default: a GPU if there is one, else the CPU.",
+        callback=_split_or_one_process,
     ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.")]

@@ -7,7 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import NamedTuple
 
+from ..system.processes import is_first_process
 from ..types import Progress, silent
 
 
@@ -46,16 +48,36 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
     )
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("Starting", total=None, pace="")
-        resumed: list[tuple[int, float]] = []  # number of items done when this session began, and the time then
+        pace = Pace()
 
         def report(done: int, total: int, label: str = "") -> None:
-            if not resumed:
-                resumed.append((done, time.monotonic()))
-            ((before, began),) = resumed
-            pace = describe_pace(done - before, total - done, time.monotonic() - began)
-            bar.update(task, completed=done, total=total, description=label or "Done", pace=pace)
+            said = describe_pace(*pace.update(done, total))
+            bar.update(task, completed=done, total=total, description=label or "Done", pace=said)
 
         yield report
+
+
+class Measured(NamedTuple):
+    """Items measured at the current pace, items left, and the seconds since then."""
+
+    measured: int
+    left: int
+    seconds: float
+
+
+class Pace:
+    """How fast items are measured, without those of earlier sessions and phases, and without the time to start."""
+
+    def __init__(self) -> None:
+        self._began = (0, 0.0)  # items done when work began, and the time then
+        self._last = (0, 0)
+
+    def update(self, done: int, total: int) -> Measured:
+        another_phase = done < self._last[0] or total != self._last[1]
+        if another_phase or done <= self._began[0]:
+            self._began = (done, time.monotonic())
+        self._last = (done, total)
+        return Measured(done - self._began[0], total - done, time.monotonic() - self._began[1])
 
 
 def describe_pace(measured: int, left: int, seconds: float) -> str:
@@ -66,4 +88,4 @@ def describe_pace(measured: int, left: int, seconds: float) -> str:
 
 
 def _watched(quiet: bool) -> bool:
-    return not quiet and sys.stderr.isatty()
+    return not quiet and sys.stderr.isatty() and is_first_process()

@@ -10,6 +10,7 @@ import torch
 
 from ..errors import ModelError
 from ..lvlm.families.supported import family_of
+from ..lvlm.mixer import mixer_of
 from ..lvlm.model import Lvlm
 
 
@@ -44,7 +45,7 @@ def policy_of(model: Any, processor: Any, name: str = "policy") -> Lvlm:
     lvlm = Lvlm(name, bare, processor, family_of(bare.config, name))
     try:
         layers = lvlm.seam.decoder.layers
-        _ = [layer.self_attn.o_proj for layer in layers]
+        _ = [mixer_of(layer) for layer in layers]
     except AttributeError as error:
         raise ModelError(f"the decoder of {type(bare).__name__} cannot be reached: {error}; unwrap it first") from error
     _read_once(lvlm)

@@ -14,8 +14,8 @@ from ..errors import InputError
 from ..lvlm.batching import encode_responses, join
 from ..lvlm.families.family import Arguments, ProcessorOutput
 from ..lvlm.model import Lvlm
-from ..tracing.generate import end_tokens
 from ..tracing.prompt import processed_prompt
+from ..tracing.reply import end_tokens
 from ..tracing.spans import answer_tokens, detokenise, overlapping
 from ..tracing.targets import find_target
 from ..types import Span, Target, Trace, predictor
@@ -124,12 +124,17 @@ class Part(NamedTuple):
 
     rollouts: list[Rollout]
     indices: list[int]  # of the rollouts in the whole batch
-    leaders: list[int]  # for each row, the first row of this part with the same prompt
+    groups: list[slice]  # rows with the same prompt
     arguments: Arguments
 
     @property
     def lengths(self) -> list[int]:
         return list(map(len, self.rollouts))
+
+    @property
+    def padded_lengths(self) -> list[int]:
+        """For each row, the length of the longest with the same prompt."""
+        return [max(self.lengths[rows]) for rows in self.groups for _ in self.rollouts[rows]]
 
 
 def encoded_parts(lvlm: Lvlm, rollouts: Sequence[Rollout], tokens_at_once: int) -> Iterator[Part]:
@@ -159,12 +164,13 @@ def encoded_parts(lvlm: Lvlm, rollouts: Sequence[Rollout], tokens_at_once: int) 
 
 def _encoded(lvlm: Lvlm, rollouts: Sequence[Rollout], groups: Sequence[Sequence[int]]) -> Part:
     arguments: list[Arguments] = []
-    leaders: list[int] = []
+    rows: list[slice] = []
     for group in groups:
-        leaders += [len(leaders)] * len(group)
+        start = rows[-1].stop if rows else 0
+        rows.append(slice(start, start + len(group)))
         arguments.append(encode_responses(lvlm, rollouts[group[0]].inputs, [rollouts[k].response for k in group]))
     indices = [k for group in groups for k in group]
-    return Part([rollouts[k] for k in indices], indices, leaders, join(lvlm.seam, arguments))
+    return Part([rollouts[k] for k in indices], indices, rows, join(lvlm.seam, arguments))
 
 
 def _by_prompt(rollouts: Sequence[Rollout]) -> list[list[int]]:

@@ -6,7 +6,7 @@ tokens are eligible. Each runs the decoder as often as its cost says; none needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from ..attribution.multihop import log_scores
-from ..attribution.pairwise import PairwiseMatrix
 from ..attribution.pipeline import receiver_columns
 from ..attribution.shares import relative_to_inputs
+from ..attribution.siblings import SiblingMatrices
+from ..attribution.triangle import Triangle
 from ..errors import ModelError
 from ..lvlm.layer import Layer
 from ..lvlm.model import Lvlm
@@ -48,16 +49,18 @@ class Source:
 
 
 def _vtrace(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
-    groups = [_centred(lvlm, rollout) for rollout in part.rollouts]
-    matrices = [PairwiseMatrix(len(r), g, lvlm.device) for r, g in zip(part.rollouts, groups, strict=True)]
-    _read_layers(lvlm, part, lambda row, layer, receivers: matrices[row].add(layer, receivers))
-    for row, leader in enumerate(part.leaders):
-        if row != leader:
-            matrices[row].begin_as(matrices[leader], part.rollouts[row].prompt_length)
-    return [_all_paths(lvlm, rollout, matrix.finish()) for rollout, matrix in zip(part.rollouts, matrices, strict=True)]
+    matrices = [_siblings(lvlm, part.rollouts[rows]) for rows in part.groups]
+    _read_layers(lvlm, part, lambda group, layers: matrices[group].add(layers))
+    found = [Triangle.of(matrix) for group in matrices for matrix in group.finish()]
+    return side_by_side(lambda row: _all_paths(lvlm, part.rollouts[row], found[row]), range(len(found)), lvlm.device)
 
 
-def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Tensor) -> ResponseScores:
+def _siblings(lvlm: Lvlm, rollouts: Sequence[Rollout]) -> SiblingMatrices:
+    first = rollouts[0]
+    return SiblingMatrices([len(r) for r in rollouts], first.prompt_length, _centred(lvlm, first), lvlm.device)
+
+
+def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Triangle) -> ResponseScores:
     receivers = receiver_columns(len(rollout), [rollout.target]).to(pairwise.device)
     logs = log_scores(pairwise, receivers)[:, 0].cpu().numpy()
     return _of_positions(lvlm, rollout, relative_to_inputs(logs, list(rollout.scored)).values)
@@ -82,21 +85,26 @@ def _ordered(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
 
 
 def _attention_flow(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
-    totals = [torch.zeros(len(rollout), len(rollout), device=lvlm.device) for rollout in part.rollouts]
+    totals = [torch.zeros(size, size, device=lvlm.device) for size in part.padded_lengths]
     chosen = layer_range(len(lvlm.seam.decoder.layers))
 
-    def add(row: int, layer: Layer, receivers: slice) -> None:
-        if layer.index in chosen:
-            add_attention(totals[row], layer, receivers)
+    def add(group: int, layers: Sequence[Layer]) -> None:
+        first = part.groups[group].start
+        for row, layer in enumerate(layers, first):
+            if layer.index in chosen:  # receivers in the shared prompt are read from the first response only
+                shared = 0 if row == first else part.rollouts[row].prompt_length
+                add_attention(totals[row], layer, slice(shared, len(part.rollouts[row])))
 
     _read_layers(lvlm, part, add)
+    for rows in part.groups:
+        shared = slice(0, part.rollouts[rows.start].prompt_length)
+        for total in totals[rows]:
+            total[shared, shared] = totals[rows.start][shared, shared]
     found = []
-    for rollout, total, leader in zip(part.rollouts, totals, part.leaders, strict=True):
-        shared = slice(0, rollout.prompt_length)
-        total[shared, shared] = totals[leader][shared, shared]  # the leader comes first
+    for rollout, total in zip(part.rollouts, totals, strict=True):
         answer = torch.tensor(rollout.target.receivers(), device=lvlm.device)
-        reach = reach_of(capacity_of(total, len(chosen)), answer)
-        found.append(_of_positions(lvlm, rollout, reach.cpu().numpy()))
+        capacity = capacity_of(total[: len(rollout), : len(rollout)], len(chosen))
+        found.append(_of_positions(lvlm, rollout, reach_of(capacity, answer).cpu().numpy()))
     return found
 
 
@@ -135,17 +143,13 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def _read_layers(lvlm: Lvlm, part: Part, consume: Callable[[int, Layer, slice], None]) -> None:
-    """One instrumented pass. What receivers in a shared prompt get is read from the first of its rollouts only."""
+def _read_layers(lvlm: Lvlm, part: Part, consume: Callable[[int, Sequence[Layer]], None]) -> None:
+    """One instrumented pass. `consume` is given the layers of one group of rollouts at a time, padded alike."""
 
     def hand_over(layers: list[Layer]) -> None:
-        side_by_side(lambda row: one(row, layers[row]), range(len(layers)), lvlm.device)
+        side_by_side(lambda group: consume(group, layers[part.groups[group]]), range(len(part.groups)), lvlm.device)
 
-    def one(row: int, layer: Layer) -> None:
-        start = 0 if part.leaders[row] == row else part.rollouts[row].prompt_length
-        consume(row, layer, slice(start, len(part.rollouts[row])))
-
-    with torch.no_grad(), lvlm.seam.capture_batch(hand_over, part.lengths):
+    with torch.no_grad(), lvlm.seam.capture_batch(hand_over, part.padded_lengths):
         lvlm.seam.decoder(**part.arguments)
 
 

@@ -50,11 +50,7 @@ class Database:
                     self.connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(version),))
                     self.connection.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
             before = read_settings(self.connection, self.path, version)
-        for key, value in settings.items():
-            if before.get(key) != json.loads(json.dumps(value)):
-                raise InputError(
-                    f"{self.path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out"
-                )
+        check_settings(self.path, before, settings)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -88,6 +84,19 @@ def read_settings(connection: sqlite3.Connection, path: Path, version: int) -> d
     if not isinstance(settings, dict):
         raise InputError(f"{path} has damaged settings; move it away and run again")
     return settings
+
+
+def check_settings(path: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Refuse to add to a file what was made with other settings."""
+    for key, value in settings.items():
+        if before.get(key) != json.loads(json.dumps(value)):
+            raise InputError(f"{path} was made with {key} {before.get(key)!r}, not {value!r}; choose another --out")
+
+
+def insert_row(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
+    """Insert a row, or replace the one with the same key."""
+    marks = ", ".join("?" * len(row))
+    connection.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,11 +20,13 @@ from ..methods.loo import measured_dependence
 from ..methods.registry import find_method, keeps_layers, run_method
 from ..methods.session import TraceSession
 from ..system.peak_memory import PeakMemory
-from ..tracing.generate import Reply, retrace, trace
+from ..tracing.generate import retrace, trace
+from ..tracing.reply import Reply
 from ..tracing.targets import find_target
 from ..types import Example, Trace
 from .curves import Curve
 from .evidence import captured_dependence, evidence_positions, localisation
+from .freeze import fingerprint
 from .likelihoods import CurveKind, ResponseLikelihoods
 from .plan import EvaluationPlan, item_seed
 from .rows import (
@@ -58,11 +59,7 @@ class FrozenExample:
     @property
     def fingerprint(self) -> str:
         """Fingerprint of everything that the response depends on and is graded by."""
-        asked = (self.trace.question, self.example.answer, self.example.response, *self.example.response_ids)
-        digest = hashlib.sha256(repr(asked).encode())
-        for image in self.trace.images:
-            digest.update(repr(image.size).encode() + image.tobytes())
-        return digest.hexdigest()[:16]
+        return fingerprint(replace(self.example, images=self.trace.images, question=self.trace.question))
 
 
 class Attributed(NamedTuple):
@@ -86,7 +83,7 @@ def freeze_item(
     item = FrozenExample(key, index, example, frozen)
     if before and before.asked != item.fingerprint:
         raise ChangedExampleError(
-            f"{key} has a different picture, question or answer than in this run; choose another --out"
+            f"{key} has a different picture, question or answer than when its response was frozen; choose another --out"
         )
     return item
 

@@ -4,17 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Protocol, cast, get_args
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
-from ..lvlm.model import Lvlm
 from ..methods.registry import find_method
 from ..system.option_check import check_option
-from ..tracing.generate import MAX_NEW_TOKENS
 from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
-from .rows import EvaluatedTarget, RunSettings
+from .rows import EvaluatedTarget, RunSettings, TraceSettings
+
+GENERATED_TOGETHER = 16
+
+
+class IdentifiedModel(Protocol):
+    """What a run records about its model: an `Lvlm` here, or what a worker says about its own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class ResponsePlan:
+    """How a model is asked. Everything except the size of a batch has to stay the same within a folder."""
+
+    max_new_tokens: int = MAX_NEW_TOKENS
+    system: str = SYSTEM_PROMPT
+    batch: int = GENERATED_TOGETHER  # how many responses are generated together
+
+    def settings(self, model: IdentifiedModel, benchmark: Benchmark) -> TraceSettings:
+        """The settings that all responses of a folder must share."""
+        return TraceSettings(
+            model=model.name,
+            revision=model.revision,
+            dtype=model.dtype,
+            served_model="",
+            benchmark=benchmark.name,
+            system=self.system,
+            max_new_tokens=self.max_new_tokens,
+        )
+
 
 MOST_BLUR = 10.0  # of the longer side: nothing is left to be seen
 _Count = Annotated[int, 1]
@@ -34,6 +70,11 @@ class EvaluationPlan:
     variants: Mapping[str, str] = field(default_factory=dict)  # further names, and the method that each stands for
     max_new_tokens: int = MAX_NEW_TOKENS
     system: str = SYSTEM_PROMPT
+    batch: int = GENERATED_TOGETHER
+
+    @property
+    def responses(self) -> ResponsePlan:
+        return ResponsePlan(self.max_new_tokens, self.system, self.batch)
 
     def check(self) -> None:
         if self.blur is not None:
@@ -57,12 +98,12 @@ class EvaluationPlan:
         """Radius of the blur, as a fraction of the longer side."""
         return self.blur or benchmark.blur
 
-    def settings(self, lvlm: Lvlm, benchmark: Benchmark) -> RunSettings:
+    def settings(self, model: IdentifiedModel, benchmark: Benchmark) -> RunSettings:
         """The settings that all rows of a run must share."""
         return RunSettings(
-            model=lvlm.name,
-            revision=lvlm.revision,
-            dtype=lvlm.dtype,
+            model=model.name,
+            revision=model.revision,
+            dtype=model.dtype,
             benchmark=benchmark.name,
             blur=self.radius(benchmark),
             steps=self.steps,

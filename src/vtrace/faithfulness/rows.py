@@ -1,4 +1,4 @@
-"""The rows of a run, as stored in its database: one type per table."""
+"""The rows of a run and of its frozen responses, as stored in their databases: one type per table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .curves import Mode, Setting
 TableName = Literal["item", "result", "curve", "evidence", "failure", "left_out", "lost"]
 EvaluatedTarget = Literal["response", "answer"]
 EvidenceKind = Literal["image", "question"]
+ResponseSource = Literal["generated", "endpoint", "supplied"]  # supplied: by the benchmark's file or a log
 
 
 class TargetAndMethod(NamedTuple):
@@ -139,3 +140,36 @@ class RunRows:
         """Add the rows of another run, or of another item."""
         for table, rows in vars(more).items():
             getattr(self, table).extend(rows)
+
+
+class TraceSettings(TypedDict):
+    """What all responses of a folder have in common."""
+
+    model: str
+    revision: str  # fingerprint of the weights; empty if a server has them
+    dtype: str
+    served_model: str  # the name under which a server knows the model; empty if it ran here
+    benchmark: str
+    system: str
+    max_new_tokens: int
+
+
+class ResponseRow(TypedDict):
+    """One frozen response."""
+
+    key: str
+    number: int
+    asked: str  # fingerprint of the example
+    reply: str  # tokens, as JSON
+    finish: Finish
+    text: str
+    source: ResponseSource
+    round_trips: int | None  # whether tokens made from a text decode to it; None for exact tokens
+
+
+@dataclass(frozen=True)
+class TraceRows:
+    """Responses, and why other items have none."""
+
+    response: list[ResponseRow] = field(default_factory=list)
+    left_out: list[LeftOutRow] = field(default_factory=list)

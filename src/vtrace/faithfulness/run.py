@@ -1,4 +1,4 @@
-"""Evaluate: model × benchmark × methods × targets × settings, item by item, resumable."""
+"""Evaluate: freeze responses, then model × benchmark × methods × targets × settings, item by item, resumable."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from itertools import product
 from pathlib import Path
 
 from ..benchmarks.benchmark import Benchmark
-from ..errors import VTraceError
+from ..errors import InputError
 from ..lvlm.model import Lvlm
-from ..system.error_log import record_bug
 from ..types import Progress, silent
-from .item import ChangedExampleError, freeze_item, measure_item
+from .engine import Engine, ThisProcess
+from .measurement import ItemToMeasure
 from .plan import EvaluationPlan
-from .rows import FailureRow, LeftOutRow, RunRows, TargetAndMethod
-from .store import WHOLE_RUN, FrozenResponse, RunStore, Shard, run_file
+from .rows import LeftOutRow, RunRows, TargetAndMethod
+from .store import WHOLE_RUN, RunStore, Shard, run_file
+from .traces import FrozenTraces, read_traces
 
 
 def evaluate(
@@ -26,6 +27,7 @@ def evaluate(
     limit: int | None = None,
     shard: Shard = WHOLE_RUN,
     only: Sequence[int] | None = None,
+    traces: Path | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Measure what is missing in the run at `out`, in the order of the benchmark, and return its file.
@@ -38,51 +40,88 @@ def evaluate(
         limit: evaluate only the first `limit` examples.
         shard: which of them, if several machines share the work.
         only: evaluate the examples with these numbers, instead of a limit.
+        traces: measure these frozen responses, and only these; by default, responses are frozen in `out` first.
         progress: receives the number of finished items.
     """
+    return evaluate_on(
+        ThisProcess(lvlm, benchmark, plan, out),
+        benchmark,
+        plan,
+        out,
+        limit=limit,
+        shard=shard,
+        only=only,
+        traces=traces,
+        progress=progress,
+    )
+
+
+def evaluate_on(
+    engine: Engine,
+    benchmark: Benchmark,
+    plan: EvaluationPlan,
+    out: Path,
+    *,
+    limit: int | None = None,
+    shard: Shard = WHOLE_RUN,
+    only: Sequence[int] | None = None,
+    traces: Path | None = None,
+    progress: Progress = silent,
+) -> Path:
+    """As `evaluate`, wherever the model runs. This process is the only one that writes to the run's file."""
     plan.check()
-    shard.check()
-    size = benchmark.size if limit is None else min(limit, benchmark.size)
-    mine = (range(size) if only is None else only)[shard.number - 1 :: shard.count]
-    with RunStore(run_file(out, shard), plan.settings(lvlm, benchmark)) as store:
+    frozen = None if traces is None else read_traces(traces)
+    mine = chosen_items(benchmark, limit, shard, only)
+    if frozen is not None:
+        frozen.check(engine.model, benchmark, plan.system)
+        mine = _with_response(frozen, benchmark, mine)
+    with RunStore(run_file(out, shard), plan.settings(engine.model, benchmark)) as store:
         store.save_lost(benchmark.lost)
-        missing = {index: wanted for index in mine if (wanted := _missing(store, benchmark.key(index), plan))}
-        for done, (index, wanted) in enumerate(missing.items(), len(mine) - len(missing)):
+        missing = {index: wanted for index in mine if (wanted := missing_pairs(store, benchmark.key(index), plan))}
+        if frozen is None and (unasked := [n for n in missing if store.frozen(benchmark.key(n)) is None]):
+            engine.freeze(out, unasked, shard, progress)
+            frozen = read_traces(out)
+        done = len(mine) - len(missing)
+        items = []
+        for index, wanted in missing.items():
             key = benchmark.key(index)
-            progress(done, len(mine), key)
-            store.save(_rows_of_item(lvlm, benchmark, plan, index, store.frozen(key), wanted, out))
+            if before := store.frozen(key):
+                items.append(ItemToMeasure(index, key, before, wanted, again=True))
+            elif frozen and (response := frozen.responses.get(key)):
+                items.append(ItemToMeasure(index, key, response, wanted, again=False))
+            elif frozen:
+                store.save(RunRows(left_out=[LeftOutRow(item=key, reason=frozen.left_out[key])]))
+                done += 1
+
+        def begin(label: str) -> None:
+            progress(done, len(mine), label)
+
+        for rows in engine.measure(items, begin):
+            store.save(rows)
+            done += 1
         progress(len(mine), len(mine))
         return store.path
 
 
-def _missing(store: RunStore, key: str, plan: EvaluationPlan) -> list[TargetAndMethod]:
+def chosen_items(
+    benchmark: Benchmark, limit: int | None = None, shard: Shard = WHOLE_RUN, only: Sequence[int] | None = None
+) -> Sequence[int]:
+    """Numbers of the examples that a shard deals with: of the first `limit`, or of those with the numbers `only`."""
+    shard.check()
+    size = benchmark.size if limit is None else min(limit, benchmark.size)
+    return (range(size) if only is None else only)[shard.number - 1 :: shard.count]
+
+
+def _with_response(frozen: FrozenTraces, benchmark: Benchmark, numbers: Sequence[int]) -> list[int]:
+    """The examples that were asked."""
+    known = frozen.responses.keys() | frozen.left_out.keys()
+    if found := [number for number in numbers if benchmark.key(number) in known]:
+        return found
+    raise InputError(f"{frozen.place} has no response to any of these {len(numbers)} examples of {benchmark.name}")
+
+
+def missing_pairs(store: RunStore, key: str, plan: EvaluationPlan) -> tuple[TargetAndMethod, ...]:
     """Targets and methods that are wanted for an item and not measured yet."""
     measured = store.done(key)
     pairs = map(TargetAndMethod._make, product(plan.targets, plan.methods))
-    return [pair for pair in pairs if pair not in measured]
-
-
-def _rows_of_item(
-    lvlm: Lvlm,
-    benchmark: Benchmark,
-    plan: EvaluationPlan,
-    index: int,
-    before: FrozenResponse | None,
-    wanted: list[TargetAndMethod],
-    folder: Path,
-) -> RunRows:
-    """What was measured. If nothing could be, the item is left out with the reason; if part of it was measured earlier,
-    the rest is recorded as failed. The traceback of an unexpected error goes to a log in the folder of the run."""
-    key = benchmark.key(index)
-    try:
-        item = freeze_item(lvlm, benchmark, plan, index, before)
-        return measure_item(lvlm, plan, item, plan.radius(benchmark), wanted)
-    except ChangedExampleError:
-        raise
-    except VTraceError as error:
-        reason = str(error)
-    except Exception as error:  # a bug of ours on one item must not stop the run
-        reason = record_bug(error, folder, f"item {key}")
-    if before is None:
-        return RunRows(left_out=[LeftOutRow(item=key, reason=reason)])
-    return RunRows(failure=[FailureRow(item=key, target=t, method=m, reason=reason) for t, m in wanted])
+    return tuple(pair for pair in pairs if pair not in measured)

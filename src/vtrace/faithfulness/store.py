@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self, cast, get_args
+from typing import Literal, NamedTuple, Self, cast, get_args
 
 from ..benchmarks.benchmark import LostFile
 from ..errors import InputError
 from ..types import Finish
-from .database import Database, connect_read_only, read_settings, readable
+from .database import Database, check_settings, connect_read_only, insert_row, read_settings, readable
+from .merge import merge_rows
 from .rows import RunRows, RunSettings, TableName, TargetAndMethod
 
 RUN_VERSION = 4  # since 4, integrated gradients choose their number of steps
@@ -73,38 +74,41 @@ WHOLE_RUN = Shard(1, 1)
 
 
 def run_file(folder: Path, shard: Shard = WHOLE_RUN) -> Path:
-    """The file of one shard. A folder whose run was sharded differently is refused: items would be in two files."""
-    name = "run.sqlite" if shard.count == 1 else f"run-{shard.number}-of-{shard.count}.sqlite"
-    ending = name.removeprefix(f"run-{shard.number}")  # of all files that belong together
-    if others := [p.name for p in sorted(folder.glob(RUN_FILES)) if not p.name.endswith(ending)]:
-        raise InputError(f"{folder} holds {others[0]}, which is sharded differently from {name}; choose another --out")
-    return folder / name
+    """The file that one shard writes. All files of a folder are read together, whatever their shards."""
+    return folder / ("run.sqlite" if shard.count == 1 else f"run-{shard.number}-of-{shard.count}.sqlite")
 
 
 class RunStore:
-    """A run on disk. Only one process may write to it at a time."""
+    """A run on disk. Only one process may write to a file at a time. What other files of the folder hold counts too:
+    the run may have been cut into other shards before."""
 
     def __init__(self, path: Path, settings: RunSettings):
         """Open a run, or create one. A run that was made with other settings is refused."""
         self.path = path
         self._database = Database(path, _SCHEMA, RUN_VERSION, settings)
+        try:
+            self._elsewhere = _measured_elsewhere(path, settings)
+        except BaseException:
+            self.close()
+            raise
 
     def frozen(self, key: str) -> FrozenResponse | None:
         """The response that an earlier session froze."""
         rows = self._database.fetch("SELECT asked, reply, finish FROM item WHERE key = ?", (key,))
-        return next((FrozenResponse(asked, json.loads(reply), finish) for asked, reply, finish in rows), None)
+        found = next((FrozenResponse(asked, json.loads(reply), finish) for asked, reply, finish in rows), None)
+        return found or self._elsewhere.responses.get(key)
 
     def done(self, key: str) -> set[TargetAndMethod]:
         """Targets and methods that have been measured. Failures are tried again."""
         rows = self._database.fetch("SELECT target, method FROM result WHERE item = ?", (key,))
-        return {TargetAndMethod(*row) for row in rows}
+        return {TargetAndMethod(*row) for row in rows} | self._elsewhere.pairs.get(key, set())
 
     def save(self, rows: RunRows) -> None:
         """Write everything or nothing. Rows that succeed now no longer count as failed or left out."""
         with self._database.transaction() as connection:
             for table, found in vars(rows).items():
                 for row in found:
-                    _insert(connection, table, row)
+                    insert_row(connection, table, row)
             for item in rows.item:
                 connection.execute("DELETE FROM left_out WHERE item = ?", (item["key"],))
             for result in rows.result:
@@ -118,7 +122,7 @@ class RunStore:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM lost")
             for file, reason in files:
-                _insert(connection, "lost", {"file": file, "reason": reason})
+                insert_row(connection, "lost", {"file": file, "reason": reason})
 
     def close(self) -> None:
         self._database.close()
@@ -130,9 +134,24 @@ class RunStore:
         self.close()
 
 
-def _insert(connection: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
-    marks = ", ".join("?" * len(row))
-    connection.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+class _Elsewhere(NamedTuple):
+    """What other files of a run hold, by item."""
+
+    responses: dict[str, FrozenResponse]
+    pairs: dict[str, set[TargetAndMethod]]
+
+
+def _measured_elsewhere(path: Path, settings: RunSettings) -> _Elsewhere:
+    found = _Elsewhere({}, defaultdict(set))
+    others = {place: _read_file(place, ("item", "result"), None) for place in run_files(path.parent) if place != path}
+    for place, other in others.items():
+        check_settings(place, other.settings, settings)
+    rows = merge_rows([other.rows for other in others.values()])
+    for item in rows.item:
+        found.responses[item["key"]] = FrozenResponse(item["asked"], json.loads(item["reply"]), item["finish"])
+    for result in rows.result:
+        found.pairs[result["item"]].add(TargetAndMethod(result["target"], result["method"]))
+    return found
 
 
 @dataclass(frozen=True)
@@ -143,23 +162,29 @@ class Run:
     rows: RunRows
 
 
+def run_files(folder: Path) -> list[Path]:
+    """The files of a run, in the order in which they count."""
+    return sorted(folder.glob(RUN_FILES))
+
+
 def read_run(place: Path, tables: Sequence[TableName] = RUN_TABLES, item: str | None = None) -> Run:
-    """Read a run file, or all of them in a folder; shards must have the same settings.
+    """Read a run file, or all of them in a folder, which must have the same settings.
 
     `tables` and `item` read less: only some tables, only the rows of one item.
     """
-    paths = sorted(place.glob(RUN_FILES)) if os.path.isdir(place) else [place]
+    paths = run_files(place) if os.path.isdir(place) else [place]
     if not paths or not os.path.exists(paths[0]):
         raise InputError(f"there is no run at {place}; create one with: vtrace evaluate --out {place}")
-    first, *others = [_read_file(path, tables, item) for path in paths]
-    for path, other in zip(paths[1:], others, strict=True):
-        if other.settings != first.settings:
-            raise InputError(f"{path} belongs to a different run than the other files in its folder; move it elsewhere")
-        first.rows.extend(other.rows)
-    if twice := [key for key, count in Counter(row["key"] for row in first.rows.item).items() if count > 1]:
-        raise InputError(f"{place} has {twice[0]} in two of its files: it was sharded twice; move one set elsewhere")
-    _sort_by_number(first.rows)
-    return first
+    return merge_runs({path: _read_file(path, tables, item) for path in paths})
+
+
+def merge_runs(runs: Mapping[Path, Run]) -> Run:
+    """Several files or copies of one run as one; earlier ones count first."""
+    first, settings = next((place, run.settings) for place, run in runs.items())
+    for place, run in runs.items():
+        if run.settings != settings:
+            raise InputError(f"{place} belongs to a different run than {first}; move it elsewhere")
+    return Run(settings, merge_rows([run.rows for run in runs.values()]))
 
 
 def _read_file(path: Path, tables: Sequence[TableName], item: str | None) -> Run:
@@ -173,14 +198,6 @@ def _read_file(path: Path, tables: Sequence[TableName], item: str | None) -> Run
             found = connection.execute(f"SELECT * FROM {table} {of_item}", {"item": item})
             getattr(rows, table).extend(map(dict, found))
     return Run(settings, rows)
-
-
-def _sort_by_number(rows: RunRows) -> None:
-    """In the order of the benchmark."""
-    numbers = {row["key"]: row["number"] for row in rows.item}
-    rows.item.sort(key=lambda row: row["number"])
-    for table in (rows.result, rows.curve, rows.evidence, rows.failure):
-        table.sort(key=lambda row: numbers.get(row["item"], -1))
 
 
 def read_reasons(path: Path, table: Literal["left_out", "failure"]) -> dict[str, int]:

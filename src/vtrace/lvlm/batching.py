@@ -26,10 +26,15 @@ def encode_responses(lvlm: Lvlm, prompt: ProcessorOutput, responses: Sequence[Se
     # Any token does for the response here; a sampled image token would make the model look for another picture.
     ids = [*prompt["input_ids"][0].tolist(), *[seam.pad_id] * longest]
     batch = seam.repeat(seam.encode(with_response(lvlm, prompt, ids)), len(responses))
-    embeds, embed = batch["inputs_embeds"].clone(), lvlm.model.get_input_embeddings()
+    embed, device = lvlm.model.get_input_embeddings(), batch["inputs_embeds"].device
     for row, response in enumerate(responses):
-        embeds[row, start : start + len(response)] = embed(torch.tensor(response, device=embeds.device))
-    return {**batch, "inputs_embeds": embeds}
+        tokens = torch.tensor(response, device=device)
+        own = {"inputs_embeds": embed(tokens), **lvlm.family.token_inputs(seam.decoder, tokens)}
+        if not row:
+            batch |= {name: batch[name].clone() for name in own}
+        for name, value in own.items():
+            batch[name][row, start : start + len(response)] = value
+    return batch
 
 
 def join(seam: Seam, parts: Sequence[Arguments]) -> Arguments:
@@ -46,7 +51,7 @@ def _joined(name: str, values: Sequence[Any], shapes: Sequence[torch.Size]) -> A
     """Values of one argument, for parts with these numbers of rows and tokens."""
     if isinstance(values[0], dict):  # a mask for each kind of layer
         return {key: _joined(key, [value[key] for value in values], shapes) for key in values[0]}
-    masks = [value for value in values if isinstance(value, Tensor) and value.ndim == 4]
+    masks = [value for value in values if isinstance(value, Tensor) and value.ndim == 4]  # between positions
     if masks and len(masks) < len(values):  # sequences shorter than a sliding window have none
         values = [_causal(shape, masks[0]) if v is None else v for v, shape in zip(values, shapes, strict=True)]
     if not isinstance(values[0], Tensor):
@@ -71,6 +76,8 @@ def _causal(shape: torch.Size, like: Tensor) -> Tensor:
 def _padded(name: str, value: Tensor, count: int) -> Tensor:
     if name == "inputs_embeds":
         return F.pad(value, (0, 0, 0, count))
+    if name == "per_layer_inputs":  # batch, tokens, layers, features
+        return F.pad(value, (0, 0, 0, 0, 0, count))
     if value.ndim < 4:
         return F.pad(value, (0, count), value=int(name == "attention_mask"))
     # A mask between positions: nothing sees the padding, and the padding sees everything, so that it stays finite.

@@ -1,11 +1,13 @@
 """Instrument a forward pass: every attention layer is passed to a consumer as the model computes it.
 
 `transformers` routes attention through `AttentionInterface`. Ours calls SDPA for the output and records its inputs;
-a hook on the output projection, or on a norm after it, supplies what the layer adds to the residual stream.
+a hook on the output projection, or on a norm after it, supplies what the layer adds to the residual stream. Layers of
+hybrid decoders that mix positions without attention are read in `hybrid.py`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,12 +16,17 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ..errors import ModelError
+from .hybrid import watched_mixers
 from .layer import BatchConsumer, Layer
+from .mixer import MixerCall, gated_query, mixer_of
+from .tensor_parallel import head_group
 
 
 @contextmanager
@@ -37,76 +44,86 @@ def watched(
     before = config._attn_implementation
     token = _ACTIVE.set(recorder)
     config._attn_implementation = _NAME
-    handles = [p.register_forward_hook(recorder.project) for p in recorder.projections]
+    handles = [mixer.projection.register_forward_hook(recorder.project) for mixer in recorder.mixers]
+    handles += [query.register_forward_hook(recorder.open_gate) for query in map(gated_query, recorder.mixers) if query]
     handles += [norm.register_forward_hook(recorder.normalise) for norm in recorder.norms if norm is not None]
     handles += [layer.register_forward_pre_hook(recorder.enter, with_kwargs=True) for layer in decoder.layers]
     try:
-        yield
+        with watched_mixers(recorder.mixers, recorder.start):
+            yield
     finally:
         for handle in handles:
             handle.remove()
         config._attn_implementation = before
         _ACTIVE.reset(token)
-    if recorder.seen != len(recorder.projections):
+    if recorder.seen != len(recorder.mixers):
         raise ModelError(
-            f"only {recorder.seen} of {len(recorder.projections)} layers could be read: this model's attention "
+            f"only {recorder.seen} of {len(recorder.mixers)} layers could be read: this model's attention "
             "does not go through transformers' AttentionInterface, so it cannot be explained"
         )
-
-
-class _Call(NamedTuple):
-    """The inputs of one attention call."""
-
-    query: Float[Tensor, "batch heads positions size"]
-    key: Float[Tensor, "batch groups positions size"]
-    value: Float[Tensor, "batch groups positions size"]
-    scaling: float
-    mask: Tensor | None  # 1 or batch,1,positions,positions; None for causal
 
 
 class _Recorder:
     """Pairs the attention call of a layer with the output of its projection, or of a norm after that."""
 
     def __init__(self, decoder: Any, consumer: BatchConsumer, branch_norm: str, lengths: Sequence[int] | None):
-        self.projections = [layer.self_attn.o_proj for layer in decoder.layers]
+        self.mixers = [mixer_of(layer) for layer in decoder.layers]
         self.norms = [getattr(layer, branch_norm, None) for layer in decoder.layers]
         self.consumer = consumer
         self.lengths = lengths
         self.seen = 0
-        self._call: _Call | None = None
+        self._call: MixerCall | None = None
+        self._gate: Tensor | None = None
         self._residual: Any = None
+
+    def open_gate(self, query: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        self._gate = output
+
+    def take_gate(self, heads: int) -> Float[Tensor, "batch positions heads size"] | None:
+        """The gate of the attention call that is running: of each head, the second half of its query projection."""
+        if self._gate is None:
+            return None
+        both, self._gate = self._gate, None
+        return both.view(*both.shape[:2], heads, 2, -1)[..., 1, :].sigmoid()
 
     def enter(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._residual = args[0] if args else kwargs["hidden_states"]
 
-    def start(self, call: _Call) -> None:
+    def start(self, call: MixerCall) -> None:
         announced = len(self.lengths or [1])
         if len(call.query) != announced:
             raise ModelError(f"the decoder was called with {len(call.query)} sequences instead of {announced}")
         self._call = call
 
     def project(self, projection: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        if self._call is not None and self.norms[self.seen] is None:
-            self._finish(self._call, output, _weight(projection, self.seen, output))
+        if self._call is None:
+            return
+        self._call.check(args[0], self.seen)
+        if self.norms[self.seen] is None:
+            self._finish(self._call, output, _weight(projection, self.seen, output), head_group(projection))
 
     def normalise(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         """The norm is linear in each receiver's sum of writes: a weight per feature and a factor per receiver."""
         if self._call is not None:
             linear = linearised(norm, args[0].flatten(0, 1))
-            matrix = _weight(self.projections[self.seen], self.seen, output).float()
+            projection = self.mixers[self.seen].projection
+            matrix = linear.weight[:, None] * _weight(projection, self.seen, output).float()
             gain = linear.factor.view(output.shape[:2])
-            self._finish(self._call, output, linear.weight[:, None] * matrix, gain)
+            self._finish(self._call, output, matrix, head_group(projection), gain)
 
     def _finish(
         self,
-        call: _Call,
+        call: MixerCall,
         update: Float[Tensor, "batch positions width"],
         projection: Float[Tensor, "width inputs"],
+        group: ProcessGroup | None,
         gain: Float[Tensor, "batch positions"] | None = None,
     ) -> None:
         self._call = None
         if self.lengths is None and not torch.isfinite(update).all():
             raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
+
+        writing = call.projection(projection)
 
         def layer_of(row: int, length: int) -> Layer:
             own = slice(0, length)
@@ -116,11 +133,16 @@ class _Recorder:
                 call.key[row, :, own],
                 call.value[row, :, own],
                 update[row, own],
-                projection,
+                writing,
                 call.scaling,
-                None if call.mask is None else call.mask[row if len(call.mask) > 1 else 0, 0, own, own],
-                self._residual[row, own],
+                call.mask_of(row, own),
+                self._residual[row, own].to(update.device),  # read before accelerate moves it to a layer's own GPU
                 None if gain is None else gain[row, own],
+                group,
+                gate=None if call.gate is None else call.gate[row, own],
+                mixing=None if call.mixing is None else call.mixing(row, length),
+                cap=call.cap,
+                sink=call.sink,
             )
 
         self.consumer([layer_of(row, length) for row, length in enumerate(self.lengths or [update.shape[1]])])
@@ -148,9 +170,11 @@ def linearised(norm: Any, x: Float[Tensor, "positions width"]) -> LinearisedNorm
 
 @torch.no_grad()
 def _weight(projection: Any, layer: int, like: Tensor) -> Float[Tensor, "width inputs"]:
-    """Weight of an output projection. Packed, offloaded or adapted ones are read by projecting the identity."""
+    """Weight of an output projection, for the heads of this process. Packed, offloaded or adapted ones are read by
+    projecting the identity."""
     if isinstance(projection, nn.Linear):
         weight = projection.weight
+        weight = weight.to_local() if isinstance(weight, DTensor) else weight
         packed = not weight.is_floating_point() or weight.element_size() == 1  # 8-bit floats have scales elsewhere
         if not packed and weight.ndim == 2 and not weight.is_meta:
             return weight.detach()
@@ -166,6 +190,7 @@ def _weight(projection: Any, layer: int, like: Tensor) -> Float[Tensor, "width i
 
 
 _NAME = "vtrace_capture"
+_RECEIVERS = 256  # at a time
 _ACTIVE: ContextVar[_Recorder] = ContextVar("vtrace_recorder")
 
 
@@ -178,16 +203,40 @@ def _attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """SDPA that also records its inputs. Kernels whose weights are not a plain softmax are refused."""
-    for feature, words in (("softcap", "logit soft-capping"), ("s_aux", "attention sinks")):
-        if kwargs.get(feature) is not None:
-            raise ModelError(f"this model uses {words}, which would make the attribution wrong; it is not supported")
+    """SDPA that also records its inputs. Soft-capping and sinks, which SDPA lacks, are left to the model's own code."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     seen = attention_mask
     if seen is None and not kwargs.get("is_causal", getattr(module, "is_causal", True)):
         seen = torch.ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-    _ACTIVE.get().start(_Call(query, key, value, scale, seen))
-    return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    cap, sink = kwargs.get("softcap"), kwargs.get("s_aux")
+    if cap is None and sink is None:
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    else:
+        output = _eager(module, query, key, value, seen, scale, **kwargs)
+    recorder = _ACTIVE.get()
+    gate, last = recorder.take_gate(query.shape[1]), output[0, -1].flatten()
+    sink = None if sink is None else sink.detach()
+    recorder.start(MixerCall(query, key, value, last, scale, seen, gate, cap=cap, sink=sink))
+    return output, None
+
+
+def _eager(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, scale: float, **kwargs: Any
+) -> Tensor:
+    """The eager attention of the model's own file, for a few receivers at a time, so that no whole map is kept."""
+    own = sys.modules[type(module).__module__].eager_attention_forward
+    length, parts = query.shape[2], []
+    for start in range(0, length, _RECEIVERS):
+        rows = slice(start, min(start + _RECEIVERS, length))
+        if seen is None:
+            positions = torch.arange(length, device=query.device)
+            mask = (positions <= positions[rows, None])[None, None]
+        else:
+            mask = seen[:, :, rows]
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+        parts.append(own(module, query[:, :, rows], key, value, mask, scaling=scale, **kwargs)[0])
+    return torch.cat(parts, dim=1)
 
 
 AttentionInterface.register(_NAME, _attention)

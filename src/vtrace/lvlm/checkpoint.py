@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import __version__ as version
 
 from ..errors import ModelError, first_line
 from .families.family import Family, ModelConfig
@@ -44,8 +46,19 @@ def read_config(checkpoint: Checkpoint, name: str) -> ModelConfig:
     try:
         return AutoConfig.from_pretrained(checkpoint.source, **checkpoint.options)
     except Exception as error:
+        if reason := _unusable(str(error)):
+            raise ModelError(f"cannot read {name}: {reason}") from error
         hint = "give a hub id, a folder with config.json, or one of: " + ", ".join(EMBEDDED)
         raise ModelError(f"cannot find the model {name!r} ({failure_reason(error)}); {hint}") from error
+
+
+def _unusable(message: str) -> str:
+    """Why a checkpoint that was found cannot be used, if transformers says so."""
+    if "trust_remote_code" in message:
+        return "it needs code of its own, which VTrace never runs; use a checkpoint that transformers supports itself"
+    if found := re.search(r"model type `([^`]+)` but Transformers does not recognize", message):
+        return f"the installed transformers {version} does not know {found[1]!r} models; update transformers"
+    return ""
 
 
 def failure_reason(error: Exception) -> str:

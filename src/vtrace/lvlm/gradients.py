@@ -52,8 +52,9 @@ class Graph:
                     stack.callback(hook.remove)
             logits = seam.predict(arguments, positions)[0]
             chosen = ids.to(logits.device)[list(positions)]
-            self.logits = logits.gather(1, chosen[:, None])[:, 0]  # n: of the target tokens
-            self.log_probabilities = self.logits - logits.logsumexp(-1)
+            device = self.inputs[0].device  # results are there, wherever a large model has its layers
+            self.logits = logits.gather(1, chosen[:, None])[:, 0].to(device)  # n: of the target tokens
+            self.log_probabilities = self.logits - logits.logsumexp(-1).to(device)
 
     def gradient(self, output: Tensor, keep: bool = False) -> Gradient:
         """Backward from a scalar made of `logits`."""
@@ -68,7 +69,7 @@ class Graph:
                 f"({first_line(error)})"
             ) from error
         count = len(self.inputs)
-        by_head = [_split_heads(self._seam, g[0]) for g in grads[count:]]
+        by_head = [_split_heads(self._seam, g[0].to(self.inputs[0].device)) for g in grads[count:]]
         for layer, g in enumerate(by_head):
             if not torch.isfinite(g).all():
                 raise ModelError(f"gradients are not finite at layer {layer}; try dtype float32 or bfloat16")
@@ -77,7 +78,7 @@ class Graph:
 
 def differentiate(seam: Seam, arguments: Arguments, ids: Tensor, positions: Sequence[int]) -> Gradient:
     """One backward pass from the sum of the logits of the tokens at `positions`."""
-    graph = Graph(seam, arguments, ids, positions)
+    graph = Graph(seam, arguments, ids, positions, heads=not seam.hybrid)
     return graph.gradient(graph.logits.sum())
 
 

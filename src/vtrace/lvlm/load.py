@@ -16,6 +16,7 @@ from .checkpoint import auto_class, failure_reason, find_checkpoint, read_config
 from .families.supported import family_of, has_pictures
 from .model import Lvlm
 from .processor import load_processor, load_text_processor
+from .tensor_parallel import TENSOR_PARALLEL, split_options
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8", "int4"]
 Spread = Literal["auto", "balanced", "sequential"]  # over all devices, by accelerate
@@ -37,18 +38,21 @@ def load(
             "Qwen/Qwen3-VL-8B-Instruct@main".
         dtype: by default float32 on a CPU and the checkpoint's own dtype elsewhere; "int8" and "int4" quantise the
             weights.
-        device: by default a GPU if there is one, else the CPU; "auto" spreads the model over all GPUs, and a mapping
-            says where each module goes.
+        device: by default a GPU if there is one, else the CPU; "auto" spreads the model over all GPUs, a mapping
+            says where each module goes, and "tensor-parallel" splits every layer over the processes of `torchrun`.
         revision: a branch, tag or commit on the hub.
     """
     name = f"{name}@{revision}" if revision else str(name)
     found = find_checkpoint(name)
-    family = family_of(read_config(found, name), name)
+    config = read_config(found, name)
+    family = family_of(config, name)
     plan = _plan(dtype, device)
+    if device == TENSOR_PARALLEL:
+        plan = _Plan({**plan.options, **split_options(config, family, name)}, None)
     processor: Any
     try:
         model = auto_class(family).from_pretrained(
-            found.source, attn_implementation="sdpa", **plan.options, **found.options
+            found.source, attn_implementation=family.kernel, **plan.options, **found.options
         )
         read = load_processor if has_pictures(family) else load_text_processor
         processor = read(found.source, model.config.model_type, **found.options)
@@ -80,10 +84,16 @@ def find_dtype(name: str) -> Dtype | None:
 
 def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | None) -> _Plan:
     dtype = find_dtype(dtype) if isinstance(dtype, str) else dtype
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = dtype or ("float32" if device == "cpu" else "auto")
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device or default
+    split = device == TENSOR_PARALLEL
+    dtype = dtype or ("float32" if (default if split else device) == "cpu" else "auto")
     packed = _quantisation(dtype)
     options = packed or {"dtype": dtype}
+    if split and packed:
+        raise ModelError(f"dtype {dtype} cannot be combined with tensor parallelism; use bfloat16")
+    if split:
+        return _Plan(options, None)
     if not isinstance(device, str) or device in SPREADS:
         return _Plan({**options, "device_map": device if isinstance(device, str) else dict(device)}, None)
     if not device.startswith(("cpu", "cuda")):

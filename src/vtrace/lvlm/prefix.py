@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from transformers import DynamicCache
 
 from .families.family import Arguments, Family
 
 
-class KeysAndValues(NamedTuple):
-    """Keys and values of one layer for the tokens of the prefix."""
-
-    keys: Float[Tensor, "1 groups length size"]
-    values: Float[Tensor, "1 groups length size"]
-
-
 @dataclass(frozen=True)
 class Prefix:
-    """Keys and values of the first `length` tokens, for later tokens to attend to."""
+    """What the first `length` tokens leave for later ones: keys and values, or the state of a recurrent layer."""
 
     length: int
-    layers: list[KeysAndValues]
+    cache: DynamicCache
 
 
 @torch.no_grad()
@@ -36,9 +29,10 @@ def read_prefix(family: Family, model: Any, arguments: Arguments, length: int) -
         return None
     head = {name: _cut(name, value, arguments, slice(length)) for name, value in arguments.items()}
     head = family.with_extras(head, [rows[:0] for rows in family.extras(arguments)])
-    cache = DynamicCache()
-    family.decoder(model)(**{**head, "past_key_values": cache, "use_cache": True})
-    return Prefix(length, [KeysAndValues(layer.keys, layer.values) for layer in cache.layers])
+    decoder = family.decoder(model)
+    cache = DynamicCache(config=decoder.config)
+    decoder(**{**head, "past_key_values": cache, "use_cache": True})
+    return Prefix(length, cache)
 
 
 def after(prefix: Prefix | None, arguments: Arguments) -> Arguments:
@@ -46,9 +40,8 @@ def after(prefix: Prefix | None, arguments: Arguments) -> Arguments:
     if prefix is None:
         return arguments
     tail = {name: _cut(name, value, arguments, slice(prefix.length, None)) for name, value in arguments.items()}
-    rows, cache = len(arguments["inputs_embeds"]), DynamicCache()
-    for index, (keys, values) in enumerate(prefix.layers):
-        cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), index)
+    embeds, cache = arguments["inputs_embeds"], deepcopy(prefix.cache)
+    cache.reorder_cache(torch.zeros(len(embeds), dtype=torch.long, device=embeds.device))  # a copy for every row
     mask = arguments.get("attention_mask")  # covers the prefix too, so it is not cut
     return {**tail, "attention_mask": mask, "past_key_values": cache, "use_cache": True}
 

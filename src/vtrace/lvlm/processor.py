@@ -1,14 +1,17 @@
 """Processors: the checkpoint's own if it loads, an image-only one if torchvision is missing, and one for text.
 
 Many processors require a video processor, which requires torchvision. Pictures need neither, so without torchvision the
-same class is built from its image processor and tokenizer only. Image processors are imported from their own modules:
-without torchvision, transformers 5.5 hides those of Idefics3 and SmolVLM, although they do not use it.
+same class is built from its image processor and tokenizer only, also where it has a part for audio. Image processors
+are imported from their own modules: without torchvision, transformers 5.5 hides those of Idefics3 and SmolVLM, although
+they do not use it.
 """
 
 from __future__ import annotations
 
+import inspect
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -37,8 +40,20 @@ _NEEDING_TORCHVISION = {  # by model type
     "qwen2_5_vl": _Parts("Qwen2_5_VLProcessor", "qwen2_vl", "Qwen2VL"),
     "qwen3_vl": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
     "qwen3_vl_moe": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_5": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_5_moe": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
     "glm4v": _Parts("Glm4vProcessor", "glm4v", "Glm4v"),
     "glm4v_moe": _Parts("Glm4vProcessor", "glm4v", "Glm4v"),
+    "glm46v": _Parts("Glm46VProcessor", "glm46v", "Glm46V"),
+    "glm_ocr": _Parts("Glm46VProcessor", "glm46v", "Glm46V"),
+    "qwen2_5_omni_thinker": _Parts("Qwen2_5OmniProcessor", "qwen2_vl", "Qwen2VL"),
+    "qwen3_omni_moe_thinker": _Parts("Qwen3OmniMoeProcessor", "qwen2_vl", "Qwen2VL"),
+    "exaone4_5": _Parts("Exaone4_5_Processor", "qwen2_vl", "Qwen2VL"),
+    "video_llama_3": _Parts("VideoLlama3Processor", "video_llama_3", "VideoLlama3"),
+    "gemma4": _Parts("Gemma4Processor", "gemma4", "Gemma4"),
+    "minicpmv4_6": _Parts("MiniCPMV4_6Processor", "minicpmv4_6", "MiniCPMV4_6"),
+    "minicpmv4_7": _Parts("MiniCPMV4_7Processor", "minicpmv4_6", "MiniCPMV4_6"),
+    "ernie4_5_vl_moe": _Parts("Ernie4_5_VLMoeProcessor", "ernie4_5_vl_moe", "Ernie4_5_VLMoe"),
     "internvl": _Parts("InternVLProcessor", "got_ocr2", "GotOcr2"),
     "llava_onevision": _Parts("LlavaOnevisionProcessor", "llava_onevision", "LlavaOnevision"),
     "idefics3": _Parts("Idefics3Processor", "idefics3", "Idefics3"),
@@ -46,11 +61,31 @@ _NEEDING_TORCHVISION = {  # by model type
 }
 
 
+_KEPT = ("image_processor", "tokenizer")
+
+
 @cache
 def image_only(whole: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """The same processor class without its video processor."""
-    parts = [part for part in whole.get_attributes() if part != "video_processor"]
-    return type(f"ImageOnly{whole.__name__}", (whole,), {"get_attributes": classmethod(lambda cls: parts)})
+    """The same processor class without its parts for video and audio, which can be anything."""
+    every = whole.get_attributes()
+    building: ContextVar[bool] = ContextVar("building", default=False)
+
+    def build(self: Any, *args: Any, **kwargs: Any) -> None:
+        token = building.set(True)  # the class passes its parts on by position, and so counts all of them
+        try:
+            whole.__init__(self, *args, **kwargs)
+        finally:
+            building.reset(token)
+
+    def check(self: Any, name: str, part: Any) -> Any:
+        return whole.check_argument_for_proper_class(self, name, part) if name in _KEPT else type(part)
+
+    methods = {
+        "__init__": wraps(whole.__init__)(build),
+        "check_argument_for_proper_class": check,
+        "get_attributes": classmethod(lambda cls: every if building.get() else [n for n in every if n in _KEPT]),
+    }
+    return type(f"ImageOnly{whole.__name__}", (whole,), methods)
 
 
 @dataclass(frozen=True)
@@ -71,9 +106,13 @@ def load_processor(name: str, kind: str, **where: Any) -> ProcessorMixin:
     whole = getattr(transformers, names.processor)
     settings, _ = whole.get_processor_dict(name, **where)
     images = pillow_image_processor(names.image_module, names.image_class)
-    parts = [images.from_pretrained(name, **where), AutoTokenizer.from_pretrained(name, **where)]
-    without = {"video_processor": None} if "video_processor" in whole.get_attributes() else {}
-    return image_only(whole).from_args_and_dict(parts, settings | without)
+    parts: dict[str, Any] = dict.fromkeys(whole.get_attributes())
+    parts["image_processor"] = images.from_pretrained(name, **where)
+    if "video_processor" in parts:  # some classes read its patch sizes, also without a video
+        parts["video_processor"] = parts["image_processor"]
+    parts["tokenizer"] = AutoTokenizer.from_pretrained(name, **where)
+    accepted = inspect.signature(whole.__init__).parameters
+    return image_only(whole)(**{key: value for key, value in settings.items() if key in accepted} | parts)
 
 
 def pillow_image_processor(module: str, name: str) -> type[BaseImageProcessor]:
@@ -89,7 +128,8 @@ def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:
 
 def placeholder(processor: ProcessorMixin | TextProcessor) -> str:
     """The placeholder of a picture in a rendered conversation; empty for text models."""
-    return getattr(processor, "boi_token", "") or getattr(processor, "image_token", "")
+    replaced = "boi_token" if hasattr(processor, "full_image_sequence") else "image_token"  # the former in Gemma 3
+    return getattr(processor, replaced, "")
 
 
 def render_chat(processor: ProcessorMixin | TextProcessor, messages: list[dict[str, Any]]) -> str:

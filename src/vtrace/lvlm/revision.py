@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 SAMPLED = 8  # values of every parameter; training changes all of them
 
@@ -15,5 +16,6 @@ def revision_of(model: nn.Module) -> str:
     for name, parameter in model.named_parameters():
         digest.update(f"{name} {tuple(parameter.shape)}".encode())
         if not parameter.is_meta:
-            digest.update(parameter.detach().flatten()[:SAMPLED].float().cpu().numpy().tobytes())
+            weight = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+            digest.update(weight.detach().flatten()[:SAMPLED].float().cpu().numpy().tobytes())
     return f"weights {digest.hexdigest()[:16]}"

@@ -15,14 +15,17 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from ..errors import ModelError
+from ..system.batches import in_batches
 from ..types import predictor
+from .batch_size import free_memory, sequence_bytes, sequences_at_once, workload_of
 from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
 from .layer import BatchConsumer, Consumer
-
-BATCH_TOKENS = 1024  # as many sequences as fit are decoded together, at least one
+from .mixer import is_hybrid, mixer_of
+from .tensor_parallel import head_group, least_of
 
 
 class _Stop(Exception):
@@ -57,6 +60,24 @@ class Seam:
     @property
     def decoder(self) -> Any:
         return self.family.decoder(self.model)
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether some layers mix positions without softmax, or gate what they have mixed."""
+        return any(is_hybrid(mixer_of(layer)) for layer in self.decoder.layers)
+
+    @property
+    def group(self) -> ProcessGroup | None:
+        """The processes that the heads of this model are split over; None if it is whole."""
+        return head_group(mixer_of(self.decoder.layers[0]).projection)
+
+    def batch_size(self, length: int, predicted: int = 0, graph: bool = False) -> int:
+        """How many sequences of this length are decoded together; see `sequence_bytes` for the other arguments."""
+        decoder, group = self.decoder, self.group
+        each = sequence_bytes(workload_of(decoder.config, self.model.dtype), length, predicted, graph)
+        devices = {parameter.device for parameter in decoder.parameters()}
+        count = min(sequences_at_once(length, each, free_memory(device)) for device in devices)
+        return count if group is None else least_of(count, group, self.model.device)
 
     @torch.no_grad()
     def encode(self, inputs: ProcessorOutput) -> Arguments:
@@ -128,6 +149,9 @@ class Seam:
         """Replace embeddings and extras at the masked positions of a batch."""
         own = arguments["inputs_embeds"]
         mixed = {**arguments, "inputs_embeds": torch.where(masked[..., None], embeds.to(own.dtype), own)}
+        pad = torch.tensor([self.pad_id], device=own.device)
+        for name, (row,) in self.family.token_inputs(self.decoder, pad).items():
+            mixed[name] = torch.where(masked.view(*masked.shape, *[1] * row.ndim), row, arguments[name])
         if not (rows := self.family.extras(arguments)):
             return mixed
         chosen = self.family.extra_rows(arguments, masked)[:, None]
@@ -147,7 +171,11 @@ class Seam:
     def predict(self, arguments: Arguments, positions: Sequence[int]) -> Float[Tensor, "batch tokens vocabulary"]:
         """Logits that predict the tokens at these positions; float32; differentiable."""
         hidden = self.decoder(**arguments).last_hidden_state[:, _predictors(positions)]
-        return self.model.get_output_embeddings()(hidden).float()
+        return self.logits(hidden)
+
+    def logits(self, hidden: Float[Tensor, "*any width"]) -> Float[Tensor, "*any vocabulary"]:
+        """What the model makes of its last hidden states; float32."""
+        return self.family.logits(self.decoder.config, self.model.get_output_embeddings()(hidden).float())
 
     @torch.no_grad()
     def log_probabilities(
@@ -214,18 +242,19 @@ class Seam:
         self, hidden: Float[Tensor, "tokens width"], chosen: Int[Tensor, " tokens"], chunk: int = 256
     ) -> Iterator[_LogitChunk]:
         """Compute logits at predictors only, a few hundred at a time, because a large vocabulary needs much memory."""
-        head = self.model.get_output_embeddings()
         for rows, wanted in zip(hidden.split(chunk), chosen.split(chunk), strict=True):
-            logits = head(rows).float()
+            logits = self.logits(rows)
             yield _LogitChunk(logits, wanted.to(logits.device))
 
     def log_probabilities_padded(
         self, arguments: Arguments, ids: Int[Tensor, " length"], start: int, positions: Sequence[Sequence[int]]
     ) -> Float64[Tensor, "sets length-{start}"]:
-        """The same for each set of padded positions, batched to the size of the sequence."""
-        together = max(1, BATCH_TOKENS // len(ids))
-        parts = [positions[k : k + together] for k in range(0, len(positions), together)]
-        return torch.cat([self.log_probabilities(self.pad(arguments, part), ids, start) for part in parts])
+        """The same for each set of padded positions, in batches."""
+
+        def measure(part: Sequence[Sequence[int]]) -> Tensor:
+            return self.log_probabilities(self.pad(arguments, part), ids, start)
+
+        return torch.cat([*in_batches(measure, positions, self.batch_size(len(ids)))])
 
     def capture(self, consumer: Consumer) -> AbstractContextManager[None]:
         """While open, every attention layer of the decoder is passed to `consumer` as it is computed."""

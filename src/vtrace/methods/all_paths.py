@@ -11,6 +11,7 @@ from torch import Tensor
 from ..attribution.options import Options
 from ..attribution.pipeline import log_scores_of
 from ..attribution.shares import relative_to_inputs
+from ..attribution.triangle import Triangle
 from ..types import ReadAt, Target
 from .flowtracer import attention_capacity
 from .ifr import ifr_matrix
@@ -26,7 +27,7 @@ def attention_matrix(session: TraceSession) -> Tensor:
 
 
 MATRICES: dict[Base, Callable[[TraceSession], Tensor]] = {
-    "vtrace": TraceSession.pairwise,
+    "vtrace": lambda session: session.pairwise().dense(),
     "ifr": ifr_matrix,
     "attention": attention_matrix,
 }
@@ -47,7 +48,7 @@ def attention_multihop(
 
 
 def _katz(session: TraceSession, pairwise: Tensor, target: Target, gamma: float, receivers: ReadAt) -> Outcome:
-    logs = log_scores_of(pairwise, [target], Options(gamma=gamma, receivers=receivers))[:, 0]
+    logs = log_scores_of(Triangle.of(pairwise), [target], Options(gamma=gamma, receivers=receivers))[:, 0]
     return Outcome(torch.from_numpy(relative_to_inputs(logs.cpu().numpy(), session.inputs).values))
 
 

@@ -69,7 +69,7 @@ def contributions(layer: Layer, reach: int) -> Iterator[EdgeBlock]:
         for start in range(0, seen, chunk):
             stop = min(start + chunk, seen)
             writes = torch.stack([writes_of(layer, head, slice(start, stop)) for head in range(heads)], dim=1)  # c,H,d
-            parts = torch.bmm(weights[..., start:stop].permute(2, 1, 0), writes)  # c,r,d
+            parts = layer.whole(torch.bmm(weights[..., start:stop].permute(2, 1, 0), writes))  # c,r,d
             for own in range(max(start, rows.start), min(stop, rows.stop)):
                 parts[own - start, own - rows.start] += layer.residual[own]
             # feature by feature: the difference of two large norms would be lost in rounding
@@ -97,11 +97,11 @@ def _readout(session: TraceSession, target: Target) -> _Readout:
         hook.remove()
     where = session.receivers(target)
     with torch.enable_grad():
-        last = found[0][where].detach().clone().requires_grad_()
+        last = found[0][where.to(found[0].device)].detach().clone().requires_grad_()
         logits = head(linear_norm(decoder.norm, last)).float()
-        chosen = logits.gather(1, session.ids.to(where.device)[list(target.positions)][:, None])
+        chosen = logits.gather(1, session.ids.to(logits.device)[list(target.positions)][:, None])
         (directions,) = torch.autograd.grad(chosen.sum(), last)
-    return _Readout(directions.float(), float(chosen.detach().sum()))
+    return _Readout(directions.float().to(session.device), float(chosen.detach().sum()))
 
 
 def _written_logits(layer: Layer, where: Tensor, directions: Tensor) -> Tensor:
@@ -116,4 +116,4 @@ def _written_logits(layer: Layer, where: Tensor, directions: Tensor) -> Tensor:
             aligned = reading[done : done + count, head] @ layer.value[groups[head], :seen].float().T
             out[:seen] += (weights[head] * aligned).sum(0)
         done += count
-    return out
+    return layer.whole(out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -85,7 +85,8 @@ def compare(
     memory = PeakMemory(lvlm.device)
     session = TraceSession.open(lvlm, trace, keep_layers=keeps_layers(methods))
     if needs_layers(methods):
-        with suppress(VTraceError), running("the instrumented pass"):  # methods that need it report the error
+        reported = nullcontext() if session.seam.group else suppress(VTraceError)
+        with reported, running("the instrumented pass"):  # methods that need it report the error
             session.layers()  # once, before anything is measured
     results: dict[str, Attribution] = {}
     costs: dict[str, Cost] = {}
@@ -98,6 +99,8 @@ def compare(
             with memory.measure():
                 timed = session.timed(run)
         except VTraceError as error:
+            if session.seam.group and error.__cause__:  # other processes may still be inside the method, and wait
+                raise
             failures[name] = str(error)
             continue
         results[name] = timed.result

@@ -51,5 +51,6 @@ def attention(
     chosen = session.layers() if layers == "all" else session.layers()[-1:]
     for layer in chosen:
         for rows, weights in attention_rows(layer, where):
-            scores[: weights.shape[-1]] += torch.einsum("r,hrs->s", row[rows].float(), weights) / len(weights)
+            read = torch.einsum("r,hrs->s", row[rows].float(), weights) / len(weights)
+            scores[: weights.shape[-1]] += layer.mean(read)
     return Outcome(scores / len(chosen))

@@ -61,7 +61,7 @@ def attention_capacity(session: TraceSession, layers: range) -> Tensor:
 def add_attention(total: Tensor, layer: Layer, receivers: slice | None = None) -> None:
     """Add the head-mean attention of a layer, receiver by source, for all receivers or some."""
     for rows, weights in attention_rows(layer, receivers):
-        total[rows, : weights.shape[-1]] += weights.mean(0)
+        total[rows, : weights.shape[-1]] += layer.mean(weights.mean(0)).to(total.device)
 
 
 def capacity_of(total: Tensor, layers: int) -> Tensor:

@@ -6,6 +6,7 @@ log-probability, and the gate is normalised over what is scored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..attribution.attention import attention_rows
 from ..lvlm.gradients import frozen
-from ..lvlm.seam import BATCH_TOKENS
+from ..system.batches import in_batches
 from ..types import Target
 from .ifr import writes_of
 from .option_types import Count
@@ -78,17 +79,21 @@ def block_curvature(
     rng = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, (len(scored), probes, embeds.shape[-1]), generator=rng).to(embeds) * 2 - 1
     jobs = [(i, r) for i in range(len(scored)) for r in range(probes)]
-    together = max(1, BATCH_TOKENS // len(session.trace))
-    out = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
-    for k in range(0, len(jobs), together):
-        part = jobs[k : k + together]
+    out, done = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device), 0
+
+    def measure(part: Sequence[tuple[int, int]]) -> int:
         where = torch.tensor([scored[i] for i, _ in part], device=embeds.device)
         direction = torch.stack([signs[i, r] for i, r in part])
         product = (
             _exact(session, target, where, direction) if exact else _finite(session, target, where, direction, step)
         )
         out.index_add_(0, where, product.abs().sum(-1).double() / probes)
-        session.progress(min(k + together, len(jobs)), len(jobs))
+        return len(part)
+
+    together = session.seam.batch_size(len(session.trace), len(target.positions), graph=True)
+    for count in in_batches(measure, jobs, together):
+        done += count
+        session.progress(done, len(jobs))
     return out
 
 
@@ -122,7 +127,7 @@ def _objective(session: TraceSession, target: Target, embeds: Tensor) -> Tensor:
     """Mean log p of the target, summed over the rows of a batch."""
     arguments = {**session.seam.repeat(session.arguments, len(embeds)), "inputs_embeds": embeds}
     logs = session.seam.predict(arguments, target.positions).log_softmax(-1)
-    wanted = session.ids.to(embeds.device)[list(target.positions)][None, :, None].expand(len(embeds), -1, 1)
+    wanted = session.ids.to(logs.device)[list(target.positions)][None, :, None].expand(len(embeds), -1, 1)
     return logs.gather(2, wanted).mean((1, 2)).sum()
 
 
@@ -135,15 +140,17 @@ def information(session: TraceSession, target: Target, scored: list[int], mask: 
     fill = fills[mask]()
     clean = seam.predict(session.arguments, target.positions)[0].double().softmax(-1).clamp_min(1e-10)
     out = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
-    together = max(1, BATCH_TOKENS // len(session.trace))
-    for k in range(0, len(scored), together):
-        part = [[p] for p in scored[k : k + together]]
-        arguments = seam.pad(session.arguments, part)
+
+    def measure(part: Sequence[int]) -> None:
+        arguments = seam.pad(session.arguments, [[p] for p in part])
         if fill is not None:
             arguments = {**arguments, "inputs_embeds": arguments["inputs_embeds"].clone()}
-            for row, (position,) in enumerate(part):
+            for row, position in enumerate(part):
                 arguments["inputs_embeds"][row, position] = fill
-        for row, logits in enumerate(seam.predict(arguments, target.positions)):
+        for position, logits in zip(part, seam.predict(arguments, target.positions), strict=True):
             other = logits.double().softmax(-1).clamp_min(1e-10)  # divergences are small: float32 would be noise
-            out[part[row][0]] = (clean * (clean / other).log()).sum(-1).mean().clamp_min(0)
+            out[position] = (clean * (clean / other).log()).sum(-1).mean().clamp_min(0)
+
+    for _ in in_batches(measure, scored, seam.batch_size(len(session.trace), len(target.positions))):
+        pass
     return out

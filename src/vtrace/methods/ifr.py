@@ -102,6 +102,7 @@ def shares_of(
             # feature by feature: the difference of two large norms would be lost in rounding
             proximity = left.abs_().sub_(size[:, None]).sum(-1).neg_().relu_()
             near[:, sources] += torch.where(proximity < threshold, 0.0, proximity) if threshold else proximity
+    near = layer.whole(near)
     stay = (size - update.float().abs()).sum(-1).relu()
     stay = torch.where(stay < threshold, 0.0, stay) if threshold else stay
     total = stay + near.sum(-1) + EPSILON

@@ -84,7 +84,7 @@ def flows_into_predictors(layers: Sequence[Layer], start: int, length: int, grou
     device = layers[0].query.device
     flows = torch.zeros(length, length - start, dtype=torch.float64, device=device)
     flows[_predictors(start, length), list(range(length - start))] = 1
-    for layer in reversed(layers):
+    for layer in (each.to(device) for each in reversed(layers)):
         state = (layer.residual + layer.update).float()
         direction = state / state.pow(2).sum(-1, keepdim=True).clamp_min(EPSILON)
         value = centre_values(layer.value.float(), [g for g in groups if len(g)])

@@ -37,7 +37,7 @@ from .session import TraceSession
 from .vtrace import vtrace
 
 MethodFunction = Callable[..., Outcome | Attribution]
-Need = Literal["layers", "pairwise matrix", "backward passes", "extra passes", "picture"]
+Need = Literal["layers", "attention weights", "pairwise matrix", "backward passes", "extra passes", "picture"]
 Speed = Literal["instant", "quick", "slow"]
 
 
@@ -69,6 +69,7 @@ class Method:
 
 
 LAYERS: Need = "layers"  # needs the layers of an instrumented pass
+ATTENTION: Need = "attention weights"  # needs plain softmax attention in all layers
 MATRIX: Need = "pairwise matrix"  # does not need the layers to be kept
 BACKWARD: Need = "backward passes"
 EXTRA: Need = "extra passes"
@@ -81,38 +82,38 @@ METHODS: dict[str, Method] = {
         ordered, "writes composed in layer order, all paths between tokens", (LAYERS,), "1",
         status="our own variant",
     ),
-    "rollout": Method(rollout, "head-averaged attention multiplied over layers", (LAYERS,), "1"),
+    "rollout": Method(rollout, "head-averaged attention multiplied over layers", (LAYERS, ATTENTION,), "1"),
     "ifr": Method(
-        ifr, "L1 proximity of writes to the receiver's residual", (LAYERS,), "1, + sums per target token",
+        ifr, "L1 proximity of writes to the receiver's residual", (LAYERS, ATTENTION,), "1, + sums per target token",
         status="as token scores, in FlashTrace's form",
     ),
-    "flashtrace": Method(flashtrace, "IFR of a span, continued through the response", (LAYERS,), "1"),
+    "flashtrace": Method(flashtrace, "IFR of a span, continued through the response", (LAYERS, ATTENTION,), "1"),
     "flowtracer": Method(
-        flowtracer, "flow to the answer over head-averaged attention", (LAYERS,), "1",
+        flowtracer, "flow to the answer over head-averaged attention", (LAYERS, ATTENTION,), "1",
         status="from summaries: no code is public",
     ),
     "attnlrp": Method(
-        attnlrp, "relevance propagation through attention", (BACKWARD,), "1 + 1 backward (+ 1 from 512 tokens)",
-        "quick", "as published; LRP is patented, see its page",
+        attnlrp, "relevance propagation through attention", (ATTENTION, BACKWARD),
+        "1 + 1 backward (+ 1 from 512 tokens)", "quick", "as published; LRP is patented, see its page",
     ),
     "reagent": Method(
         reagent, "change of likelihood under random replacements", (EXTRA, PICTURE), "up to 2 x steps x probes",
         "slow", ADAPTED,
     ),
     "heta": Method(
-        heta, "attention gate x (curvature + information)", (LAYERS, BACKWARD, EXTRA), "inputs x (1 + 7 x probes)",
-        "slow", ADAPTED,
+        heta, "attention gate x (curvature + information)", (LAYERS, ATTENTION, BACKWARD, EXTRA),
+        "inputs x (1 + 7 x probes)", "slow", ADAPTED,
     ),
-    "alti": Method(alti, "L1 proximity multiplied over layers", (LAYERS,), "1 + T x T x H x d sums", "slow"),
+    "alti": Method(alti, "L1 proximity multiplied over layers", (LAYERS, ATTENTION,), "1 + T x T x H x d sums", "slow"),
     "alti-logit": Method(
-        alti_logit, "logits written by attention, passed down by ALTI", (LAYERS,), "as alti, + 1", "slow"
+        alti_logit, "logits written by attention, passed down by ALTI", (LAYERS, ATTENTION,), "as alti, + 1", "slow"
     ),
     "chefer": Method(
-        chefer, "positive part of attention times its gradient", (LAYERS, BACKWARD), "2 + 1 backward",
+        chefer, "positive part of attention times its gradient", (LAYERS, ATTENTION, BACKWARD), "2 + 1 backward",
         "quick", "as published, for a sum of logits",
     ),
     "glimpse": Method(
-        glimpse, "weighted gradient attention, responses weighted by alignment", (LAYERS, BACKWARD),
+        glimpse, "weighted gradient attention, responses weighted by alignment", (LAYERS, ATTENTION, BACKWARD),
         "2, + 1 backward per target token", "slow", "from a third-party guide",
     ),
     "cage": Method(
@@ -120,11 +121,11 @@ METHODS: dict[str, Method] = {
         status="adapted: over VTrace's matrix",
     ),
     "ifr-multihop": Method(
-        ifr_multihop, "the paper's all-paths sum over IFR", (LAYERS,), "1 + T x T x H x d sums", "slow",
+        ifr_multihop, "the paper's all-paths sum over IFR", (LAYERS, ATTENTION,), "1 + T x T x H x d sums", "slow",
         "the paper's composition",
     ),
     "attention-multihop": Method(
-        attention_multihop, "the paper's all-paths sum over mean attention", (LAYERS,), "1",
+        attention_multihop, "the paper's all-paths sum over mean attention", (LAYERS, ATTENTION,), "1",
         status="a control for the matrix",
     ),
     "loo": Method(
@@ -136,7 +137,7 @@ METHODS: dict[str, Method] = {
         "2 + steps to max_steps x (1 + 1 backward)", "slow", "as published, on embeddings",
     ),
     "gradient": Method(gradient, "gradient times input", (BACKWARD,), "1 + 1 backward", "quick", "control"),
-    "attention": Method(attention, "attention weights of the target", (LAYERS,), "1", status="control"),
+    "attention": Method(attention, "attention weights of the target", (LAYERS, ATTENTION,), "1", status="control"),
     "random": Method(random, "uniform noise", (), "0", status="control"),
     "centre": Method(centre, "a Gaussian prior on the centre", (), "0", status="control"),
     "position": Method(position, "score increases with position", (), "0", status="control"),
@@ -179,6 +180,16 @@ def run_method(
     """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
     method = find_method(name)
     method.check(name, options)
+    if ATTENTION in method.needs and session.seam.hybrid:
+        raise ModelError(
+            f"{name} needs softmax attention in all layers, and this model is a hybrid; use vtrace, vtrace-ordered, "
+            "cage, gradient, ig, reagent or loo"
+        )
+    if session.seam.group and BACKWARD in method.needs:
+        raise ModelError(
+            f"{name} cannot run on a model split over several processes, because it needs gradients; "
+            "load the model on one device, or on all GPUs with device auto"
+        )
     with running(name):
         try:
             outcome = method.run(session, target, **options)

@@ -31,4 +31,4 @@ def through_attention(row: Tensor, layer: Layer) -> Tensor:
     for rows, weights in attention_rows(layer, slice(0, reach)):
         share = row[rows].float().repeat(heads) / heads
         out[: weights.shape[-1]] += share @ weights.flatten(0, 1)
-    return out
+    return layer.mean(out)

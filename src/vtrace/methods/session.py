@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..attribution.memory_plan import MemoryPlan, kind_of, plan_memory
 from ..attribution.pairwise import PairwiseMatrix
+from ..attribution.triangle import Triangle, edge_count
 from ..errors import InputError
+from ..lvlm.batch_size import workload_of
 from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import Gradient, differentiate
-from ..lvlm.layer import Layer
+from ..lvlm.layer import Layer, LayersOn
 from ..lvlm.model import Lvlm
 from ..lvlm.seam import Seam
+from ..system.batches import consecutive
+from ..system.byte_count import parse_bytes
+from ..system.peak_memory import memory_in_use
+from ..system.scratch_file import ScratchFile
 from ..tracing.perturbation import Perturbation
 from ..tracing.prompt import encode_trace
 from ..types import Progress, ReadAt, Target, Trace, silent
@@ -42,21 +49,34 @@ class TraceSession:
         lvlm: the whole model, for methods that change the picture.
         keep_layers: keep queries, keys, values and residuals of the instrumented pass for all methods; otherwise
             every layer is added to W as it is computed and then dropped, which needs less memory.
+        memory: what the process (on a GPU: the model's GPU) may use, such as "4GB"; if W would exceed it, W is kept in
+            a file.
     """
 
     def __init__(
-        self, seam: Seam, trace: Trace, arguments: Arguments, lvlm: Lvlm | None = None, *, keep_layers: bool = True
+        self,
+        seam: Seam,
+        trace: Trace,
+        arguments: Arguments,
+        lvlm: Lvlm | None = None,
+        *,
+        keep_layers: bool = True,
+        memory: str | int | None = None,
     ):
         self.seam, self.trace, self.arguments = seam, trace, arguments
         self.progress: Progress = silent
         self._lvlm, self._keep_layers = lvlm, keep_layers
         self._clock = StageClock()
         self._radius: float | None = None  # of the perturbation that is kept
+        self._limited = memory is not None
+        self._spills = memory is not None and self._plan(parse_bytes(memory)).spills
 
     @classmethod
-    def open(cls, lvlm: Lvlm, trace: Trace, *, keep_layers: bool = True) -> TraceSession:
+    def open(
+        cls, lvlm: Lvlm, trace: Trace, *, keep_layers: bool = True, memory: str | int | None = None
+    ) -> TraceSession:
         """Encode the trace and open a session."""
-        return cls(lvlm.seam, trace, encode_trace(lvlm, trace), lvlm, keep_layers=keep_layers)
+        return cls(lvlm.seam, trace, encode_trace(lvlm, trace), lvlm, keep_layers=keep_layers, memory=memory)
 
     @property
     def lvlm(self) -> Lvlm:
@@ -81,22 +101,22 @@ class TraceSession:
         """Positions at which the target is read."""
         return torch.tensor(target.receivers(read_at), device=self.device)
 
-    def layers(self) -> list[Layer]:
-        """All layers of one instrumented pass: linear in T, no attention maps."""
-        return self._record().layers
+    def layers(self) -> Sequence[Layer]:
+        """All layers of one instrumented pass, on the session's device: linear in T, no attention maps."""
+        return LayersOn(self._record().layers, self.device)
 
     def clean(self) -> Tensor:
         """log p of every response token: n."""
         return self._record().clean if self._keep_layers else self._streamed_clean()
 
-    def pairwise(self, centring: bool = True) -> Tensor:
-        """W of stage 1, source by receiver: T,T."""
+    def pairwise(self, centring: bool = True) -> Triangle:
+        """W of stage 1."""
         if not self._keep_layers:
             return self._stream(centring).pairwise
 
-        def fold() -> Tensor:
+        def fold() -> Triangle:
             matrix = self._empty_matrix(centring)
-            for layer in self.layers():
+            for layer in self._record().layers:
                 matrix.add(layer)
             return matrix.finish()
 
@@ -107,10 +127,14 @@ class TraceSession:
 
         def measure() -> np.ndarray:
             image, text = self.trace.positions("image"), self.trace.positions("question")
-            padded = self.seam.log_probabilities_padded(
-                self.arguments, self.ids, self.trace.prompt_length, [image, text, image + text]
-            )
-            return torch.cat([self.clean()[None], padded]).cpu().numpy()
+            sets = [image, text, image + text]
+            # Batches are sized by the free memory of a GPU, which may be more than the budget.
+            parts = consecutive(sets, 1 if self._limited and self.device.type == "cuda" else len(sets))
+            padded = [
+                self.seam.log_probabilities_padded(self.arguments, self.ids, self.trace.prompt_length, part)
+                for part in parts
+            ]
+            return torch.cat([self.clean()[None], *padded]).cpu().numpy()
 
         return self._clock.share("padded passes", "padded", measure)
 
@@ -179,11 +203,23 @@ class TraceSession:
         """Template and response positions are not centred."""
         kinds = [self.trace.positions("image"), self.trace.positions("question")] if centring else []
         groups = [torch.tensor(positions, dtype=torch.long) for positions in kinds]
-        return PairwiseMatrix(len(self.trace), groups, self.device)
+        return PairwiseMatrix(len(self.trace), groups, self.device, self._file_rows() if self._spills else None)
+
+    def _file_rows(self) -> Triangle:
+        """Zeros in a file that is freed with them."""
+        file = ScratchFile(edge_count(len(self.trace)))
+        return Triangle.on(file.numbers, len(self.trace), file.release)
+
+    def _plan(self, budget: int) -> MemoryPlan:
+        """What one explanation will need; a budget that is too small is an error."""
+        embeds = self.arguments["inputs_embeds"]
+        work = workload_of(self.seam.decoder.config, embeds.dtype)
+        device, in_use = kind_of(embeds.device), memory_in_use(embeds.device)
+        return plan_memory(work, len(self.trace), device, in_use, budget)
 
 
 class _Streamed(NamedTuple):
     """What a streaming pass keeps."""
 
-    pairwise: Tensor
+    pairwise: Triangle
     clean: Tensor

@@ -15,7 +15,13 @@ from .session import TraceSession
 
 
 def attribute(
-    lvlm: Lvlm, trace: Trace, target: TargetSpec = "response", *, progress: Progress = silent, **options: Any
+    lvlm: Lvlm,
+    trace: Trace,
+    target: TargetSpec = "response",
+    *,
+    progress: Progress = silent,
+    memory: str | int | None = None,
+    **options: Any,
 ) -> Attribution:
     """Explain a frozen trace: which image patches and words does the target rely on?
 
@@ -25,11 +31,13 @@ def attribute(
         target: what to explain: "response", "answer", "reasoning", "sentence 2", a quoted phrase, a regular
             expression between slashes, or response tokens by number.
         progress: is called for every layer of the instrumented pass.
+        memory: what the process (on a GPU: the model's GPU) may use in all, such as "4GB". A matrix that does not fit
+            is kept in a file; scores are the same.
         options: those of `Options`: gamma, centring, multihop, hops, calibrate, calibrate_on, receivers.
     """
     chosen = Options.of(options)
     found = find_target(trace, target)  # before any work, so that an invalid target fails at once
-    session = TraceSession.open(lvlm, trace, keep_layers=False)
+    session = TraceSession.open(lvlm, trace, keep_layers=False, memory=memory)
     session.progress = progress
     return _explain(session, found, chosen)
 

@@ -14,13 +14,14 @@ import numpy as np
 from PIL import Image
 
 from ..attribution.result import Attribution
+from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
 from ..system.json_reader import read_json
 from ..system.typed_json import as_typed, typed_fields
 from ..tracing.pictures import open_images
 from ..types import Calibration, Target, Trace
-from ..viewer.quantise import decode_triangle, encode_triangle
+from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
 from .trace_check import check_trace
 
 TRACE_SCHEMA = "vtrace.trace/1"
@@ -87,6 +88,7 @@ def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
 def attribution_document(attribution: Attribution, whole: bool = True) -> dict[str, Any]:
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
+    left_out = pairwise is not None and len(pairwise) > LARGEST_SAVED
     likelihoods = attribution.likelihoods
     return {
         "schema": ATTRIBUTION_SCHEMA,
@@ -107,7 +109,8 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
         "trace": trace_document(attribution.trace, pictures=whole),
-        "pairwise": None if pairwise is None else encode_triangle(pairwise),
+        "pairwise": None if pairwise is None or left_out else encode_triangle(pairwise.dense()),
+        "left_out": left_out_note(len(attribution.trace)) if left_out else None,
     }
 
 
@@ -178,10 +181,14 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         calibration=as_typed(Calibration, document["calibration"], "calibration"),
         options=options,
         method=as_typed(str, document["method"], "method"),
-        details=details,
+        details=_with_warning(details, as_typed(str | None, document.get("left_out"), "left_out")),
         likelihoods=None if likelihoods is None else _numbers(_Rows, likelihoods, (4, responses), "likelihoods"),
-        pairwise=None if pairwise is None else decode_triangle(pairwise, len(trace)),
+        pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise, len(trace))),
     )
+
+
+def _with_warning(details: Mapping[str, Any], warning: str | None) -> Mapping[str, Any]:
+    return {**details, "warnings": [*details.get("warnings", []), warning]} if warning else details
 
 
 def _numbers(kind: Any, value: Any, shape: tuple[int, ...], where: str) -> np.ndarray:

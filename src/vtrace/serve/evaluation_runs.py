@@ -17,7 +17,7 @@ from ..faithfulness.rows import ItemRow, ResultRow, RunRows
 from ..faithfulness.store import RUN_FILES, read_run
 from ..system.json_reader import parse_json
 from ..system.typed_json import as_typed
-from ..tracing.generate import Reply
+from ..tracing.reply import Reply
 from ..types import Example, Finish
 
 _Facts = TypeVar("_Facts", "RunFacts", "ItemFacts", "ItemScores")

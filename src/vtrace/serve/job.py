@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, Unpack
 
-from ..tracing.generate import Reply
 from ..tracing.pictures import open_images
+from ..tracing.reply import Reply
 from ..types import Example
 
 ExplainedTarget = Literal["response", "answer"]

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ..attribution.result import Attribution
+from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..report.documents import attribution_document, encode_image, from_document, trace_document
 from ..system.json_reader import parse_json
 from ..tracing.pictures import open_image, open_images
 from ..viewer.exported_methods import index_of_matrix
-from ..viewer.quantise import decode_triangle, encode_triangle
+from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
 
 _PARTS = ("trace", "pairwise")  # of a document, stored on their own
 
@@ -57,7 +58,7 @@ class StoredResults(NamedTuple):
         """All attributions; trace, pictures and matrices are shared."""
         bare = [self._bare(one) for one in self.methods]
         trace = replace(bare[0].trace, images=open_images(self.pictures))
-        matrices = [decode_triangle(_encoded(matrix), len(trace)) for matrix in self.matrices]
+        matrices = [Triangle.of(decode_triangle(_encoded(matrix), len(trace))) for matrix in self.matrices]
         return [
             replace(result, trace=trace, pairwise=None if one.matrix is None else matrices[one.matrix])
             for result, one in zip(bare, self.methods, strict=True)
@@ -76,8 +77,11 @@ def pack_results(results: Sequence[Attribution], pictures: Sequence[bytes]) -> S
     tensors: list[Tensor] = []
     methods = []
     for result in results:
-        matrix = None if result.pairwise is None else index_of_matrix(tensors, result.pairwise)
-        document = attribution_document(result, whole=False)
+        document, matrix = attribution_document(result, whole=False), None
+        if result.pairwise is not None and len(result.pairwise) > LARGEST_SAVED:
+            document["left_out"] = left_out_note(len(result.pairwise))
+        elif result.pairwise is not None:
+            matrix = index_of_matrix(tensors, result.pairwise.dense())
         numbers = {key: value for key, value in document.items() if key not in _PARTS}
         methods.append(StoredMethod(result.method, _packed(numbers), matrix))
     trace = _packed(trace_document(results[0].trace, pictures=False))

@@ -11,7 +11,7 @@ from ..benchmarks.embedded import SHOWN
 from ..benchmarks.embedded import example as embedded
 from ..errors import InputError
 from ..tracing.example import tidy
-from ..tracing.generate import Reply
+from ..tracing.reply import Reply
 from ..types import Example
 from .job import ExplainedTarget, JobRequest
 from .security import Limits

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from torch import Tensor
 
 from ..attribution.multihop import log_outflow, log_sums_up_to
 from ..attribution.pipeline import receiver_columns
+from ..attribution.triangle import Triangle
 from ..faithfulness.likelihoods import ResponseLikelihoods
 from ..methods.session import TraceSession
 from ..tracing.targets import find_target
@@ -64,7 +64,7 @@ def _distance_points(session: TraceSession, seed: int) -> Iterator[Point]:
             yield Point("distance", name, bin, float(np.mean(parts)))
 
 
-def _received(pairwise: Tensor, targets: Sequence[Target], hops: int) -> np.ndarray:
+def _received(pairwise: Triangle, targets: Sequence[Target], hops: int) -> np.ndarray:
     """T,k: what each target receives over paths of at most `hops` edges (0: over all), as shares of its total."""
     receivers = receiver_columns(len(pairwise), targets).to(pairwise.device)
     logs = log_sums_up_to(pairwise, receivers, hops) if hops else log_outflow(pairwise, receivers)

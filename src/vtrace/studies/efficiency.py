@@ -18,7 +18,8 @@ from ..lvlm.model import Lvlm
 from ..methods.registry import run_method
 from ..methods.session import TraceSession
 from ..system.peak_memory import PeakMemory
-from ..tracing.generate import Reply, retrace
+from ..tracing.generate import retrace
+from ..tracing.reply import Reply
 from ..tracing.targets import find_target
 from ..types import Example, Target, Trace
 from .point_plots import PlotPanel

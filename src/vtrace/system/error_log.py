@@ -14,8 +14,13 @@ from ..errors import first_line, one_line
 LOG_NAME = "errors.log"  # in the folder of a run
 
 
-def record_bug(error: BaseException, folder: Path, what: str) -> str:
-    """Append a traceback to the log of a run; what was being done becomes its heading. Returns the reason to record."""
+def record_bug(error: BaseException, folder: Path | None, what: str) -> str:
+    """Append a traceback to the log of a run; what was being done becomes its heading. Returns the reason to record.
+
+    A worker, which has no folder, writes a file of its own.
+    """
+    if folder is None:
+        return report_bug(error)
     with suppress(OSError), (folder / LOG_NAME).open("a", encoding="utf-8", errors="backslashreplace") as log:
         log.write(f"{datetime.now().isoformat(timespec='seconds')} {one_line(what)}\n{_traceback(error)}\n")
     return f"{describe_bug(error)}; see {LOG_NAME} in the folder of the run"

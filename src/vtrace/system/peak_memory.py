@@ -20,7 +20,7 @@ class PeakMemory:
         self.device = device
         self.peak: int | None = None  # bytes, of the last block; None if the system does not report it
         return_free_memory()
-        self._start = self._in_use()
+        self._start = memory_in_use(device)
 
     @contextmanager
     def measure(self) -> Iterator[None]:
@@ -28,9 +28,6 @@ class PeakMemory:
         known = self._reset()
         yield
         self.peak = max(0, self._highest() - self._start) if known else None
-
-    def _in_use(self) -> int:
-        return torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmRSS")
 
     def _highest(self) -> int:
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else _resident("VmHWM")
@@ -46,6 +43,11 @@ class PeakMemory:
         except OSError:
             return False
         return True
+
+
+def memory_in_use(device: torch.device) -> int:
+    """Bytes in use now: on the GPU if that is the device, else resident in RAM."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else _resident("VmRSS")
 
 
 def return_free_memory() -> None:

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-import torch
-
-from ..errors import InputError, ModelError
+from ..errors import ModelError
 from ..lvlm.families.family import Size
 from ..lvlm.model import Lvlm
-from ..types import Example, Finish, Kind, Patch, ProcessedPrompt, Span, Trace, Word
+from ..types import Example, Kind, Patch, ProcessedPrompt, Span, Trace, Word
 from .conversation import texts_of
 from .example import Message, as_example, from_chat, is_chat, tidy, turns_of
 from .pictures import Picture
-from .prompt import (
-    SYSTEM_PROMPT,
-    check_length,
-    check_response_ids,
-    locate_texts,
-    process_prompt,
-)
+from .prompt import SYSTEM_PROMPT, locate_texts, process_prompt
+from .reply import MAX_NEW_TOKENS, Reply, end_tokens, generate_reply, known_reply, room_for_reply
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
-from .user_text import check_user_text
-
-MAX_NEW_TOKENS = 2048
-
-
-class Reply(NamedTuple):
-    """The tokens of a response, and how it ended."""
-
-    ids: list[int]
-    finish: Finish
 
 
 def trace(
@@ -65,19 +48,9 @@ def trace(
     else:
         example = tidy(images) if isinstance(images, Example) else as_example(images, question)  # type: ignore[arg-type]
     prompt = process_prompt(lvlm, example, system)
-    length = len(prompt.ids)
-    room = lvlm.context - length
-    if room < 1:
-        raise InputError(f"the prompt has {length} tokens, more than the model's context of {lvlm.context}; shorten it")
-    if response is not None:
-        reply = Reply(_supplied(lvlm, response), "supplied")
-    elif example.response_ids:
-        reply = _sampled(lvlm, example.response_ids)
-    elif example.response is not None:
-        reply = Reply(_supplied(lvlm, example.response), "supplied")
-    else:
-        reply = _generate(lvlm, prompt, min(max_new_tokens, room), streamer)
-    check_length(lvlm, length + len(reply.ids))
+    budget = min(max_new_tokens, room_for_reply(lvlm, prompt))
+    given = example if response is None else replace(example, response=response, response_ids=())
+    reply = known_reply(lvlm, given, prompt) or generate_reply(lvlm, prompt, budget, streamer)
     return _freeze(lvlm, example, prompt, system, reply)
 
 
@@ -85,48 +58,6 @@ def retrace(lvlm: Lvlm, example: Example, reply: Reply, system: str = SYSTEM_PRO
     """Freeze a response whose tokens are already known, such as one from an earlier run."""
     example = tidy(example)
     return _freeze(lvlm, example, process_prompt(lvlm, example, system), system, reply)
-
-
-def _generate(lvlm: Lvlm, prompt: ProcessedPrompt, budget: int, streamer: Any) -> Reply:
-    with torch.no_grad():
-        ids = lvlm.model.generate(
-            **prompt.inputs,
-            max_new_tokens=budget,
-            do_sample=False,
-            num_beams=1,
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            repetition_penalty=1.0,
-            streamer=streamer,
-        )
-    reply = ids[0, len(prompt.ids) :].tolist()
-    if not set(reply) - end_tokens(lvlm):
-        raise InputError("the model gave an empty response; rephrase the question, or supply a response")
-    return Reply(reply, "stop" if reply[-1] in end_tokens(lvlm) else "length")
-
-
-def _supplied(lvlm: Lvlm, response: str) -> list[int]:
-    """Tokens of a given text, followed by the end token as in a generated response."""
-    response = unicodedata.normalize("NFC", response).strip()
-    if not response:
-        raise InputError("the supplied response is empty")
-    check_user_text(lvlm, response, "response")
-    tokenizer = lvlm.processor.tokenizer
-    return [*tokenizer(response, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-
-
-def _sampled(lvlm: Lvlm, ids: Sequence[int]) -> Reply:
-    """Tokens that were sampled elsewhere, checked to be some that this model can read in a response."""
-    check_response_ids(lvlm, ids)
-    return Reply(list(ids), "stop" if ids[-1] in end_tokens(lvlm) else "length")
-
-
-def end_tokens(lvlm: Lvlm) -> set[int]:
-    """Tokens that end a response."""
-    ends = lvlm.model.generation_config.eos_token_id
-    own = lvlm.processor.tokenizer.eos_token_id
-    return {own, *(ends if isinstance(ends, list) else [ends])}
 
 
 def _freeze(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt, system: str, reply: Reply) -> Trace:

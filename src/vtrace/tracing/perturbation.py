@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float64
@@ -15,14 +15,12 @@ from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import overridden
 from ..lvlm.model import Lvlm
 from ..lvlm.prefix import after, read_prefix
-from ..lvlm.seam import BATCH_TOKENS
-from ..system.threads import side_by_side
+from ..system.batches import consecutive, in_parallel_batches
 from ..types import Progress, Trace, silent
 from .pictures import BLUR, blur
 from .prompt import process, processed_prompt, trace_inputs
 
 KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded and then decoded together
-_Item = TypeVar("_Item")
 
 
 class TileState(NamedTuple):
@@ -46,7 +44,7 @@ class Perturbation:
         self._clean = trace_inputs(lvlm, trace)
         self._image = trace.positions("image")
         tile = lvlm.family.tile(lvlm.model.config) if lvlm.family.tile else len(self._image)
-        self._tiles = [frozenset(tokens) for tokens in _split(self._image, max(1, tile))]
+        self._tiles = [frozenset(tokens) for tokens in consecutive(self._image, max(1, tile))]
         self._arguments = arguments or lvlm.seam.encode(self._clean)
         self._first = min(trace.positions("image", "question"), default=0)
         self._prefix = read_prefix(lvlm.family, lvlm.model, self._arguments, self._first)
@@ -68,7 +66,7 @@ class Perturbation:
         self, states: Sequence[Collection[int]], progress: Progress = silent
     ) -> Float64[Tensor, "states tokens"]:
         """log p of every response token in each state."""
-        together = max(1, BATCH_TOKENS // len(self.trace))
+        together = self.lvlm.seam.batch_size(len(self.trace))
         device = self.lvlm.device
         found, size = [], max(together, KEPT_BYTES // self._state_bytes())
         for k in range(0, len(states), size):
@@ -76,9 +74,9 @@ class Perturbation:
             new = self._pictures({part for state in wave for part in self._parts(state)} - self._features.keys())
             # Shared state is changed once around all threads, not in each.
             with overridden(self._embedded), self.lvlm.seam.undisturbed():
-                for part in side_by_side(self._encode, _split(new, together), device):
+                for part in in_parallel_batches(self._encode, new, together, device):
                     self._features.update(part)
-            found += side_by_side(self._decode, _split(wave, together), device)
+            found += in_parallel_batches(self._decode, wave, together, device)
             # Settings and directions often show the same picture, so recent ones are cached.
             while len(self._features) > size * len(self._tiles):
                 self._features.popitem(last=False)
@@ -134,7 +132,7 @@ class Perturbation:
         masks = [torch.tensor([p in picture for p in self._image]) for picture in pictures]
         clean, other = self._pixels
         chosen = [family.pixel_mask(self._clean, mask.to(clean.device), config) for mask in masks]
-        inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen])
+        inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen], dim=family.pixel_axis)
         embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
         rows = [embeds[:, self._image], *(extra.view(count, len(self._image), -1) for extra in extras)]
         tiles = [tensor.split([len(tile) for tile in self._tiles], dim=1) for tensor in rows]
@@ -149,7 +147,3 @@ class Perturbation:
         embeds, *extras = self.lvlm.seam.inputs(self._arguments)
         parts = [embeds[:, self._image], *extras]
         return max(1, sum(part.numel() * part.element_size() for part in parts))
-
-
-def _split(items: Sequence[_Item], size: int) -> list[Sequence[_Item]]:
-    return [items[k : k + size] for k in range(0, len(items), size)]

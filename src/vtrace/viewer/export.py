@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,8 @@ from PIL import Image
 from ..attribution.result import Attribution, RankedInput
 from ..errors import InputError
 from ..tracing.spans import word_pieces
-from ..tracing.targets import find_target
-from ..types import Kind, Panel, Patch, Target, Trace
-from .exported_methods import export_methods, target_entry
+from ..types import Kind, Panel, Patch, Trace
+from .exported_methods import export_methods, named_targets, target_entry
 from .palette import DARK_STOPS, STOPS
 
 MAX_SIDE = 1200  # pixels of an embedded picture
@@ -43,6 +41,7 @@ def export(results: Sequence[Attribution], title: str = "", remarks: Mapping[str
         "answer": trace.answer_text,
         "warnings": [
             *(note for note in first.warnings if not note.startswith("calibration")),
+            *exported.left_out,
             *(f"Not run: {reason}" for name, reason in remarks.items() if name not in shown),
         ],
         "stops": STOPS,
@@ -51,7 +50,7 @@ def export(results: Sequence[Attribution], title: str = "", remarks: Mapping[str
         "promptLength": trace.prompt_length,
         **_text(trace),
         **_pictures(first),
-        "targets": [target_entry(target) for target in _named_targets(trace)],
+        "targets": [target_entry(target) for target in named_targets(trace)],
         "target": target_entry(first.target),
         "methods": [{**entry, "remark": remarks.get(entry["method"], "")} for entry in exported.methods],
         "matrices": exported.matrices,
@@ -126,10 +125,3 @@ def data_url(image: Image.Image) -> str:
         buffer, kind = io.BytesIO(), "jpeg"
         image.convert("RGB").save(buffer, "JPEG", quality=85, optimize=True)
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
-
-
-def _named_targets(trace: Trace) -> Iterable[Target]:
-    names = ["response", "reasoning", "answer", *(f"sentence {k + 1}" for k in range(len(trace.sentences)))]
-    for name in names:
-        with suppress(InputError):  # a response without an answer, or without reasoning
-            yield find_target(trace, name)

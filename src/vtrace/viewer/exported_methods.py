@@ -5,14 +5,20 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from torch import Tensor
 
 from ..attribution.result import Attribution
-from ..types import Target
-from .quantise import BUDGET, EncodedTriangle, choose_depth, encode_triangle
+from ..attribution.triangle import LARGEST_SAVED
+from ..errors import InputError
+from ..tracing.targets import find_target
+from ..types import Target, Trace
+from .quantise import BUDGET, EncodedTriangle, choose_depth, encode_triangle, left_out_note
+
+ROWS_BUDGET = 4_000_000  # bytes of the scores that replace a matrix, before base64
 
 
 class TargetEntry(TypedDict):
@@ -25,7 +31,8 @@ class TargetEntry(TypedDict):
 class FixedScores(TargetEntry):
     """Scores for one target, for a method that the page cannot recompute."""
 
-    scores: str  # float64 in base64
+    scores: str  # floats in base64
+    bits: int  # of each: 32 or 64
     calibration: dict[str, Any]
 
 
@@ -41,25 +48,59 @@ class MethodEntry(TypedDict):
 
 
 class ExportedMethods(NamedTuple):
-    """Methods and the matrices that they use."""
+    """Methods, the matrices that they use, and what was left out."""
 
     methods: list[MethodEntry]
     matrices: list[EncodedTriangle]
+    left_out: list[str]
 
 
 def export_methods(results: Sequence[Attribution]) -> ExportedMethods:
-    """One entry per method and set of options; matrices that several share are written once."""
+    """One entry per method and set of options; matrices that several share are written once.
+
+    A matrix too large for a page is replaced by scores for as many targets as fit.
+    """
     entries: dict[str, MethodEntry] = {}
     tensors: list[Tensor] = []
+    left_out: list[str] = []
     for result in results:
         key = f"{result.method} {sorted(result.options.items())}"
         entry = entries.setdefault(key, _method(result))
         if result.pairwise is None:
-            entry["exported"].append(_fixed(result))
+            entry["exported"].append(_fixed(result, 64))
+        elif len(result.pairwise) > LARGEST_SAVED:
+            scored = result.retarget_all(fitting_targets(result.trace, result.target))
+            entry["exported"].extend(_fixed(one, 32) for one in scored)
+            left_out.append(
+                f"{left_out_note(len(result.pairwise))} This page has the scores of {len(scored)} targets: the parts "
+                "and sentences of the response, then single words in order. Other targets, paths, γ and path length "
+                "need Python."
+            )
         else:
-            entry["matrix"] = index_of_matrix(tensors, result.pairwise)
+            entry["matrix"] = index_of_matrix(tensors, result.pairwise.dense())
     depth = choose_depth(sum(len(tensor) * (len(tensor) - 1) // 2 for tensor in tensors), BUDGET)
-    return ExportedMethods(_labelled(list(entries.values())), [encode_triangle(tensor, depth) for tensor in tensors])
+    encoded = [encode_triangle(tensor, depth) for tensor in tensors]
+    return ExportedMethods(_labelled(list(entries.values())), encoded, list(dict.fromkeys(left_out)))
+
+
+def fitting_targets(trace: Trace, first: Target) -> list[Target]:
+    """A target, all named ones, and then words of the response, as many as the page has room for."""
+    said = [word for word in trace.words if word.kind == "response"]
+    words = [Target(word.text, tuple(range(word.start, word.stop))) for word in said]
+    different: dict[tuple[int, ...], Target] = {}
+    for target in (first, *named_targets(trace), *words):
+        different.setdefault(target.positions, target)
+    return list(different.values())[: max(1, ROWS_BUDGET // (4 * len(trace)))]
+
+
+def named_targets(trace: Trace) -> list[Target]:
+    """The whole response, its parts, and its sentences."""
+    names = ["response", "reasoning", "answer", *(f"sentence {k + 1}" for k in range(len(trace.sentences)))]
+    found = []
+    for name in names:
+        with suppress(InputError):  # a response without an answer, or without reasoning
+            found.append(find_target(trace, name))
+    return found
 
 
 def target_entry(target: Target) -> TargetEntry:
@@ -97,10 +138,10 @@ def _labelled(entries: list[MethodEntry]) -> list[MethodEntry]:
     return entries
 
 
-def _fixed(result: Attribution) -> FixedScores:
+def _fixed(result: Attribution, bits: int) -> FixedScores:
     calibration = {key: _finite(value) for key, value in dataclasses.asdict(result.calibration).items()}
-    scores = base64.b64encode(result.scores.astype("<f8").tobytes()).decode("ascii")
-    return {**target_entry(result.target), "scores": scores, "calibration": calibration}
+    scores = base64.b64encode(result.scores.astype(f"<f{bits // 8}").tobytes()).decode("ascii")
+    return {**target_entry(result.target), "scores": scores, "bits": bits, "calibration": calibration}
 
 
 def _finite(value: Any) -> Any:

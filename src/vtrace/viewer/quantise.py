@@ -11,6 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..attribution.triangle import edge_count
+from ..system.byte_count import format_bytes
+
 BUDGET = 1_700_000  # bytes of one matrix before base64: leaves room for the picture in a page of 3 MB
 EXACT = 32  # bits: float32 as it is
 DEPTHS = (EXACT, 16, 12)  # bits per edge
@@ -28,6 +31,12 @@ class EncodedTriangle(TypedDict):
     largest: float
     step: float
     data: str
+
+
+def left_out_note(tokens: int) -> str:
+    """What a file says if it does not contain W."""
+    size = format_bytes(4 * edge_count(tokens))
+    return f"The pairwise matrix of {tokens:,} tokens ({size}) is too large for a file and was left out."
 
 
 def choose_depth(edges: int, budget: int = BUDGET) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import torch
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel, ProcessorMixin
 
@@ -15,6 +16,7 @@ Arguments = dict[str, Any]  # keyword arguments of a text decoder, as its model 
 ProcessorOutput = dict[str, Any]  # tensors by name, as the processor returns them
 ModelConfig: TypeAlias = PretrainedConfig  # of a checkpoint, as transformers reads it
 TESTED = "tested on randomly initialised checkpoints"  # a status that most families share
+CONVOLVED = "in its recurrent layers, what is credited to a token may stem from up to three tokens before it"
 
 
 class Size(NamedTuple):
@@ -78,6 +80,12 @@ def repeat_rows(arguments: Arguments, copies: int) -> Arguments:
     return {name: repeated(name, value) for name, value in arguments.items()}
 
 
+def soft_capped(text: ModelConfig, logits: Tensor) -> Tensor:
+    """Logits between the limits that the configuration of the text decoder sets, if it does."""
+    cap = text.final_logit_softcapping
+    return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
 def no_extra_rows(arguments: Arguments, masked: Tensor) -> Tensor:
     return masked.new_zeros(0)
 
@@ -127,6 +135,10 @@ class Family:
     extras: Callable[[Arguments], list[Tensor]] = lambda arguments: []  # further features at image positions
     with_extras: Callable[[Arguments, list[Tensor]], Arguments] = lambda arguments, rows: arguments
     extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # their rows at masked positions (B,T)
+    token_inputs: Callable[[Any, Tensor], dict[str, Tensor]] = lambda decoder, ids: {}  # per token, beside embeddings
+    pixel_axis: int = 0  # of the processed pixels: along which several pictures are concatenated
+    logits: Callable[[ModelConfig, Tensor], Tensor] = lambda text, logits: logits  # what the model does to them
+    kernel: str = "sdpa"  # how attention is computed; "eager" where SDPA would be wrong
     chat_template: str = ""  # for checkpoints without one
     response_ones: tuple[str, ...] = ("attention_mask",)  # inputs that are 1, not 0, for response tokens
     tile: Callable[[ModelConfig], int] | None = None  # consecutive tokens that are encoded independently

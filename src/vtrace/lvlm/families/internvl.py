@@ -1,12 +1,14 @@
-"""InternVL 3 and 3.5 (HF-native): tiles row-major and then a thumbnail, pixel shuffle, a plain text decoder."""
+"""InternVL, Aya Vision and Ovis 2: square tiles row-major and a thumbnail, before or after them; a text decoder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from PIL import Image
 from transformers import ProcessorMixin
 
-from .family import Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, square_mask
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, square_mask
 
 try:  # transformers moved the computation of the tile arrangement when it split the backends
     from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
@@ -17,22 +19,61 @@ except ImportError:
 def _side(config: ModelConfig) -> int:
     """Tokens along one side of a tile."""
     vision = config.vision_config
-    return int(vision.image_size[0] // vision.patch_size[0] * config.downsample_ratio)
+    if hasattr(config, "downsample_ratio"):  # InternVL
+        return int(vision.image_size[0] // vision.patch_size[0] * config.downsample_ratio)
+    patches = vision.image_size // vision.patch_size
+    merged = vision.hidden_stride if hasattr(vision, "hidden_stride") else config.downsample_factor
+    return -(-patches // merged)
+
+
+def _arrangement(size: Size, images: Any) -> tuple[int, int]:
+    """Tiles down and across a picture."""
+    tile = (images.size["height"], images.size["width"])
+    across, down = get_optimal_tiled_canvas((size[1], size[0]), tile, images.min_patches, images.max_patches)
+    return down, across
 
 
 def _cells(
     inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
 ) -> list[PictureCells]:
-    images, side = processor.image_processor, _side(config)
-    tile = (images.size["height"], images.size["width"])
+    side = _side(config)
     pictures: list[PictureCells] = []
     for size in sizes:
-        across, down = get_optimal_tiled_canvas((size[1], size[0]), tile, images.min_patches, images.max_patches)
+        down, across = _arrangement(size, processor.image_processor)
         tiles = by_tile(grid(down * side, across * side, size), side)
         pictures.append([*tiles, *(grid(side, side, size, view=1) if across * down > 1 else [])])
     return pictures
 
 
+def _thumbnail_first(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
+    """The arrangement of tiles is the one that the image processor itself reports for each size."""
+    side = _side(config)
+    pictures: list[PictureCells] = []
+    for size in sizes:
+        down, across = processor.image_processor([Image.new("RGB", size)], return_tensors="pt")["grids"][0].tolist()
+        tiles = by_tile(grid(down * side, across * side, size), side) if down * across > 1 else []
+        pictures.append([*grid(side, side, size, view=1 if tiles else 0), *tiles])
+    return pictures
+
+
+AYA_VISION = Family(
+    name="Aya Vision",
+    model_types=("aya_vision",),
+    status=TESTED,
+    cells=_cells,
+    pixel_mask=square_mask(_side),
+    tile=lambda config: _side(config) ** 2,
+)
+OVIS2 = Family(
+    name="Ovis 2",
+    model_types=("ovis2",),
+    status=TESTED,
+    cells=_thumbnail_first,
+    pixel_mask=square_mask(_side),
+    tile=lambda config: _side(config) ** 2,
+)
 INTERNVL = Family(
     name="InternVL",
     model_types=("internvl",),

@@ -133,8 +133,8 @@ def _tiles_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
 
 
 LLAVA = Family(
-    name="LLaVA 1.5",
-    model_types=("llava",),
+    name="LLaVA 1.5 and ViP-LLaVA",
+    model_types=("llava", "vipllava"),
     status=f"{TESTED}; the model does not see what its crop cuts off",
     cells=_cropped,
     pixel_mask=square_mask(_side),

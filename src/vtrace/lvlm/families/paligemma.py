@@ -1,11 +1,13 @@
-"""PaliGemma 1: one square per picture, and a prompt in which all positions see each other.
+"""PaliGemma: one square per picture, and a prompt in which all positions see each other.
 
-The response is causal: its tokens have type 1, those of the prompt 0. PaliGemma 2 contains Gemma 2, which is refused.
+The response is causal: its tokens have type 1, those of the prompt 0. PaliGemma 2 contains Gemma 2, whose attention
+logits are soft-capped and which has norms on the residual branch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from transformers import ProcessorMixin
 
@@ -39,4 +41,12 @@ PALIGEMMA = Family(
     fits=lambda config: config.text_config.model_type == "gemma",
     chat_template=_TEMPLATE,
     response_ones=("attention_mask", "token_type_ids"),
+)
+PALIGEMMA2 = replace(
+    PALIGEMMA,
+    name="PaliGemma 2",
+    status=f"{PALIGEMMA.status}; passes that are not instrumented use eager attention",
+    fits=lambda config: config.text_config.model_type == "gemma2",
+    branch_norm="post_attention_layernorm",
+    kernel="eager",
 )

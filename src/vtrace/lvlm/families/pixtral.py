@@ -39,8 +39,8 @@ def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
 
 
 PIXTRAL = Family(
-    name="Pixtral and Mistral 3",
-    model_types=("mistral3", "llava"),
+    name="Pixtral, Mistral 3 and LightOnOCR",
+    model_types=("mistral3", "llava", "lighton_ocr"),
     status=TESTED,
     cells=_cells,
     pixel_mask=_pixel_mask,

@@ -2,43 +2,54 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from ...errors import ModelError
 from .family import Family, ModelConfig
-from .gemma import GEMMA3
+from .gemma import GEMMA3, GEMMA4
 from .idefics import IDEFICS3
-from .internvl import INTERNVL
+from .internvl import AYA_VISION, INTERNVL, OVIS2
 from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
-from .paligemma import PALIGEMMA
+from .minicpm import MINICPM
+from .padded_square import DEEPSEEK_VL
+from .paligemma import PALIGEMMA, PALIGEMMA2
 from .pixtral import PIXTRAL
-from .qwen_vl import GLM_V, QWEN2_VL, QWEN3_VL
-from .text import TEXT
+from .qwen_vl import ERNIE_VL, EXAONE, GLM_V, PADDLEOCR_VL, QWEN2_VL, QWEN3_5, QWEN3_VL, VIDEO_LLAMA3
+from .refused import REFUSED
+from .text import TEXT_FAMILIES
 
 FAMILIES = (
-    QWEN3_VL, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, PALIGEMMA, PIXTRAL, GLM_V, TEXT,
+    QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, GEMMA4, PALIGEMMA,
+    PALIGEMMA2, PIXTRAL, GLM_V, ERNIE_VL, PADDLEOCR_VL, EXAONE, VIDEO_LLAMA3, DEEPSEEK_VL, AYA_VISION, OVIS2, MINICPM,
+    *TEXT_FAMILIES,
 )  # fmt: skip
-_CROSS = "pictures enter through cross-attention and have no positions in the sequence that could be scored"
-_LINEAR = "some of its layers have no attention weights, so what they move between positions cannot be traced"
-_CAPPED = "its attention logits are soft-capped, so the softmax we recompute would differ from the model's"
-_RESAMPLED = "its image tokens are queries over the whole picture, so no token corresponds to one place"
-REFUSED: dict[str, str] = {  # reasons by model type
-    "mllama": _CROSS,
-    "idefics": _CROSS,
-    "gemma2": _CAPPED,
-    "gpt_oss": "its attention has sinks: weights assigned to no position, which the method does not account for",
-    "paligemma": f"PaliGemma 2 contains Gemma 2: {_CAPPED}",
-    "qwen3_next": _LINEAR,
-    "qwen3_5": _LINEAR,
-    "qwen3_5_moe": _LINEAR,
-    "blip-2": _RESAMPLED,
-    "instructblip": _RESAMPLED,
-    "idefics2": _RESAMPLED,
-}
+_NEWER = "newer than this version of VTrace, which does not describe it"
+
+
+class ModelTypeStatus(NamedTuple):
+    """What is known about one image-text model type of the installed transformers."""
+
+    model_type: str
+    supported: bool
+    family: str  # empty if there is none
+    status: str  # how support was verified, or why there is none
+
+
+def image_text_types() -> list[ModelTypeStatus]:
+    """Every image-text model type that the installed transformers lists."""
+    families = {kind: family for family in reversed(FAMILIES) for kind in family.model_types if has_pictures(family)}
+    return [
+        ModelTypeStatus(kind, True, families[kind].name, families[kind].status)
+        if kind in families
+        else ModelTypeStatus(kind, False, "", REFUSED.get(kind, _NEWER))
+        for kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    ]
 
 
 def has_pictures(family: Family) -> bool:
-    return family is not TEXT
+    return family not in TEXT_FAMILIES
 
 
 def family_of(config: ModelConfig, name: str) -> Family:
@@ -49,5 +60,6 @@ def family_of(config: ModelConfig, name: str) -> Family:
             return family
     if kind in REFUSED:
         raise ModelError(f"{name} is a {kind!r} model, which cannot be explained: {REFUSED[kind]}")
-    sort = "model family" if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else "text-only model"
-    raise ModelError(f"the {sort} {kind!r} of {name} is not supported yet; see: vtrace models")
+    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        raise ModelError(f"{name} is a {kind!r} model, which is {_NEWER}; update VTrace, or see: vtrace models")
+    raise ModelError(f"the text-only model {kind!r} of {name} is not supported yet; see: vtrace models")

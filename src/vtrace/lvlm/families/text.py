@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 from transformers import ProcessorMixin
 
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size
+from .family import CONVOLVED, TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, soft_capped
 
 
 def _cells(
@@ -28,3 +29,27 @@ TEXT = Family(
     cells=_cells,
     pixel_mask=_pixel_mask,
 )
+HYBRID_TEXT = replace(
+    TEXT,
+    name="hybrid text-only decoders",
+    model_types=("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe"),
+    status=f"{TESTED}; prompt words only, without calibration; {CONVOLVED}",
+)
+_EAGER = f"{TESTED}; prompt words only, without calibration; passes that are not instrumented use eager attention"
+CAPPED_TEXT = replace(
+    TEXT,
+    name="text-only decoders with soft-capped logits",
+    model_types=("gemma2",),
+    status=_EAGER,
+    branch_norm="post_attention_layernorm",
+    logits=soft_capped,
+    kernel="eager",
+)
+SINK_TEXT = replace(
+    TEXT,
+    name="text-only decoders with attention sinks",
+    model_types=("gpt_oss",),
+    status=f"{_EAGER}; what flows into a sink is credited to no position",
+    kernel="eager",
+)
+TEXT_FAMILIES = (TEXT, HYBRID_TEXT, CAPPED_TEXT, SINK_TEXT)

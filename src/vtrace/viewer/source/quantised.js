@@ -33,8 +33,9 @@ export async function decodeMatrix(document) {
   return { size, largest, bits, values };
 }
 
-/** Scores of a fixed method: float64 in base64. */
-export const decodeScores = (text) => new Float64Array(bytesOf(text).buffer);
+/** Scores of a fixed method: float64 or float32 in base64. */
+export const decodeScores = (text, bits) =>
+  bits === 32 ? Float64Array.from(new Float32Array(bytesOf(text).buffer)) : new Float64Array(bytesOf(text).buffer);
 
 /** Where row i of the triangle begins: the place of W[i, i + 1]. */
 export const rowStart = (size, row) => (row * (2 * size - row - 1)) / 2;

@@ -22,7 +22,7 @@ export async function prepare(data) {
     likelihoods: method.likelihoods?.map((row) => row.map((value) => value ?? NaN)), // JSON has no infinity
     exported: method.exported.map((one) => ({
       ...one,
-      scores: decodeScores(one.scores),
+      scores: decodeScores(one.scores, one.bits),
       calibration: {
         ...one.calibration,
         imageDamage: one.calibration.image_damage,

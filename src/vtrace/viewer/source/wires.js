@@ -41,7 +41,7 @@ export function listPaths(trace, view, act, spans) {
   if (view.pinned === null) {
     const hint = view.method.matrix
       ? "Click a patch, a question word or a row of the ranking to see how it reaches the target: the words it passes through, and the strongest routes."
-      : `${view.method.label} gives scores only; paths need the matrix that vtrace keeps.`;
+      : `${view.method.label} has scores only on this page; paths need the pairwise matrix of vtrace.`;
     return box.replaceChildren(make("p", { className: "faint small" }, hint));
   }
   const item = trace.inputs[view.pinned];

@@ -1,0 +1,103 @@
+"""Frozen responses on disk: a folder with one SQLite file, or one per shard. A batch is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, cast
+
+from ..benchmarks.benchmark import Benchmark
+from ..errors import InputError
+from .database import Database, connect_read_only, insert_row, read_settings, readable
+from .plan import IdentifiedModel
+from .rows import TraceRows, TraceSettings
+from .store import WHOLE_RUN, FrozenResponse, Shard
+
+TRACE_VERSION = 1
+TRACE_FILES = "traces*.sqlite"
+_SCHEMA = """
+CREATE TABLE response (
+  key TEXT PRIMARY KEY, number INTEGER NOT NULL, asked TEXT NOT NULL, reply TEXT NOT NULL, finish TEXT NOT NULL,
+  text TEXT NOT NULL, source TEXT NOT NULL, round_trips INTEGER);
+CREATE TABLE left_out (item TEXT PRIMARY KEY, reason TEXT NOT NULL);
+"""
+
+
+def trace_file(folder: Path, shard: Shard = WHOLE_RUN) -> Path:
+    """The file that one shard writes. All files of a folder are read together, whatever their shards."""
+    return folder / ("traces.sqlite" if shard.count == 1 else f"traces-{shard.number}-of-{shard.count}.sqlite")
+
+
+class TraceStore:
+    """Responses on disk. Only one process may write to a file at a time."""
+
+    def __init__(self, path: Path, settings: TraceSettings):
+        """Open a file, or create one. A file that was made with other settings is refused."""
+        self.path = path
+        self._database = Database(path, _SCHEMA, TRACE_VERSION, settings)
+
+    def save(self, rows: TraceRows) -> None:
+        """Write everything or nothing. Items that have a response now are no longer left out."""
+        with self._database.transaction() as connection:
+            for table, found in vars(rows).items():
+                for row in found:
+                    insert_row(connection, table, row)
+            for response in rows.response:
+                connection.execute("DELETE FROM left_out WHERE item = ?", (response["key"],))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._database.close()
+
+
+@dataclass(frozen=True)
+class FrozenTraces:
+    """The responses of a folder, by key of the example."""
+
+    place: Path
+    settings: TraceSettings
+    responses: Mapping[str, FrozenResponse]
+    left_out: Mapping[str, str]  # reasons
+
+    def check(self, model: IdentifiedModel, benchmark: Benchmark, system: str) -> None:
+        """Refuse responses of another model, to other questions, or under another system prompt."""
+        here = {"benchmark": benchmark.name, "system": system}
+        here |= {"revision": model.revision} if self.settings["revision"] else {"model": model.name}
+        words = {"benchmark": "benchmark", "system": "system prompt", "revision": "model revision", "model": "model"}
+        for name, value in here.items():
+            if (known := dict(self.settings)[name]) != value:
+                raise InputError(
+                    f"the responses in {self.place} belong to the {words[name]} {known!r}, not {value!r}; "
+                    "choose other --traces"
+                )
+
+
+def read_traces(place: Path) -> FrozenTraces:
+    """Read a file of responses, or all of them in a folder, which must have the same settings."""
+    paths = sorted(place.glob(TRACE_FILES)) if place.is_dir() else [place]
+    if not paths or not paths[0].exists():
+        raise InputError(f"there are no responses in {place}; freeze some with: vtrace trace --out {place}")
+    first, *others = map(_read_file, paths)
+    for other in others:
+        if other.settings != first.settings:
+            raise InputError(f"{other.place} has other settings than the other files in its folder; move it elsewhere")
+    responses = {key: found for part in (*others[::-1], first) for key, found in part.responses.items()}
+    left_out = {key: why for part in (*others[::-1], first) for key, why in part.left_out.items()}
+    return FrozenTraces(
+        place, first.settings, responses, {key: why for key, why in left_out.items() if key not in responses}
+    )
+
+
+def _read_file(path: Path) -> FrozenTraces:
+    with readable(path), closing(connect_read_only(path)) as connection:
+        connection.execute("BEGIN")  # one snapshot: responses may still be added
+        settings = cast(TraceSettings, read_settings(connection, path, TRACE_VERSION))
+        rows = connection.execute("SELECT key, asked, reply, finish FROM response").fetchall()
+        left_out = dict(connection.execute("SELECT item, reason FROM left_out"))
+    responses = {key: FrozenResponse(asked, json.loads(reply), finish) for key, asked, reply, finish in rows}
+    return FrozenTraces(path, settings, responses, left_out)

@@ -1,0 +1,75 @@
+"""Image-text model types that are not supported, and why. Data only; a test compares it with transformers' own list."""
+
+from __future__ import annotations
+
+_CROSS = "pictures enter through cross-attention and have no positions in the sequence that could be scored"
+_ENCODER = "it has an encoder for its inputs and a decoder that reads them through cross-attention"
+_RESAMPLED = "its image tokens are queries over the whole picture, so no token corresponds to one place"
+_CODES = "pictures become discrete codes, which padding and blurring do not describe"
+_INDEXED = "its attention selects sources by a learned index, which the recomputed softmax would ignore"
+_TORCHVISION = "untested: its image processor needs torchvision, which was not available where VTrace is tested"
+_TIMM = "untested: its vision tower needs timm, which was not available where VTrace is tested"
+_OCR = "untested: it transcribes documents and writes its own prompt instead of answering questions"
+_UNDESCRIBED = "not described yet: no family file says what its image tokens show"
+
+REFUSED: dict[str, str] = {  # reasons by model type
+    "mllama": _CROSS,
+    "idefics": _CROSS,
+    "blip": _CROSS,
+    "evolla": "it reads proteins, not pictures",
+    "florence2": _ENCODER,
+    "pix2struct": _ENCODER,
+    "pp_formulanet": _ENCODER,
+    "t5gemma2": _ENCODER,
+    "udop": _ENCODER,
+    "vision-encoder-decoder": _ENCODER,
+    "aria": _RESAMPLED,
+    "blip-2": _RESAMPLED,
+    "idefics2": _RESAMPLED,
+    "instructblip": _RESAMPLED,
+    "instructblipvideo": _RESAMPLED,
+    "kosmos-2": _RESAMPLED,
+    "kosmos-2.5": _RESAMPLED,
+    "chameleon": _CODES,
+    "emu3": _CODES,
+    "glm5_next": _INDEXED,
+    "mistral_large4": _INDEXED,
+    "qwen4_exp": _INDEXED,
+    "diffusion_gemma": "it writes its response by diffusion, not token by token",
+    "pi0": "it predicts actions of a robot, not text",
+    "shieldgemma2": "it judges pictures with one token instead of answering questions",
+    "git": "its image tokens are part of the decoder's sequence, but not of the prompt's tokens",
+    "mistral4": "a text-only decoder, which transformers lists with the models that contain it; not described yet",
+    "nemotron_h_omni": "its Mamba-2 layers are linear in their values, but are not read yet",
+    "inkling_mm_model": "its keys and values pass convolutions before attention, which are not read yet",
+    "cohere2_vision": _TORCHVISION,
+    "gemma4_unified": _TORCHVISION,
+    "kimi_k25": _TORCHVISION,
+    "lfm2_vl": f"{_TORCHVISION}; its text decoder, LFM2, is supported",
+    "llama4": _TORCHVISION,
+    "minicpm_ocr": _TORCHVISION,
+    "minimax_m3_vl": _TORCHVISION,
+    "molmo2": _TORCHVISION,
+    "muse_glimmer": _TORCHVISION,
+    "step3p7": _TORCHVISION,
+    "video_llava": _TORCHVISION,
+    "fast_vlm": _TIMM,
+    "gemma3n": _TIMM,
+    "perception_lm": _TIMM,
+    "deepseek_ocr2": _OCR,
+    "got_ocr2": _OCR,
+    "pp_chart2table": _OCR,
+    "unlimited_ocr": _OCR,
+    "cohere_compass": _UNDESCRIBED,
+    "cosmos3_edge": _UNDESCRIBED,
+    "cosmos3_omni": _UNDESCRIBED,
+    "deepseek_vl_hybrid": _UNDESCRIBED,
+    "fuyu": _UNDESCRIBED,
+    "glmga": _UNDESCRIBED,
+    "granite4_vision": _UNDESCRIBED,
+    "hunyuan_vl": _UNDESCRIBED,
+    "hyperclovax_vision_v2": _UNDESCRIBED,
+    "llava_next_video": _UNDESCRIBED,
+    "muse_spark": _UNDESCRIBED,
+    "qianfan_ocr": _UNDESCRIBED,
+}
