@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 
 from ..errors import InputError
 from .options import DeviceOption, DtypeOption, JsonOption, PngFileOption, QuietOption, SeedOption
-from .outputs import check_outputs, print_written
+from .outputs import check_outputs, print_note, print_written
 from .progress import progress_bar, spinner
 
 if TYPE_CHECKING:
@@ -175,9 +174,9 @@ def _summary(found: CreditReport) -> str:
 def _print_left_out(found: CreditReport) -> None:
     lines = found.describe()
     for line in lines[:_REASONS]:
-        print(f"vtrace: {line}", file=sys.stderr)
+        print_note(line)
     if len(lines) > _REASONS:
-        print(f"vtrace: {len(lines) - _REASONS} more reasons; --json prints all", file=sys.stderr)
+        print_note(f"{len(lines) - _REASONS} more reasons; --json prints all")
 
 
 def _list(json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +35,7 @@ from .options import (
     parse_settings,
     split_names,
 )
+from .outputs import print_note
 from .progress import spinner
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def evaluate_command(
         report(0, 0, f"Opening {benchmark}")
         chosen = open_benchmark(benchmark, data, samples)
         for file, reason in chosen.lost:
-            print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
+            print_note(f"skipping {file}: {reason}")
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
         if where.in_this_process:
             report(0, 0, f"Loading {model}")
