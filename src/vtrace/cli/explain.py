@@ -12,6 +12,7 @@ import typer
 from ..system.byte_count import parse_bytes
 from ..system.processes import is_first_process
 from .options import (
+    AdapterOption,
     BudgetOption,
     ChatOption,
     DtypeOption,
@@ -55,6 +56,7 @@ Examples:\n
 def explain_command(
     images_and_question: InputsArgument = None,
     model: TracedModelOption = "",
+    adapter: AdapterOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
     response: ResponseOption = "",
@@ -115,7 +117,9 @@ def explain_command(
     quiet: QuietOption = False,
 ) -> None:
     """Explain which image patches and words one response relied on."""
-    source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
+    source = TraceSource(
+        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter
+    )
     source.check()
     check_outputs(html, png, save_trace, boxes, json_file(json))
     if memory:

@@ -26,6 +26,7 @@ from .models import MODELS_EXAMPLE, models_command
 from .serve import SERVE_EXAMPLES, serve_command
 from .study import STUDY_EXAMPLES, study_command
 from .table import TABLE_EXAMPLES, table_command
+from .trace import TRACE_EXAMPLES, trace_command
 from .verify import VERIFY_EXAMPLES, verify_command
 
 INTERRUPTED = 130
@@ -43,6 +44,7 @@ app.command("verify", epilog=VERIFY_EXAMPLES)(verify_command)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare_command)
 app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
 app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)
+app.command("trace", epilog=TRACE_EXAMPLES)(trace_command)
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
 app.command("merge", epilog=MERGE_EXAMPLES)(merge_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)

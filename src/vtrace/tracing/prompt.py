@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
 from PIL import Image
@@ -28,7 +29,7 @@ def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt
         raise InputError("no picture was given; give at least one")
     turns = turns_of(example)
     refuse_placeholders(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
-    text = _render(lvlm, marked(turns), system)
+    text = _render(lvlm, marked(turns), system).text
     return ProcessedPrompt(lvlm.processor, example.images, text, process(lvlm, text, example.images))
 
 
@@ -83,12 +84,24 @@ def refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
             raise InputError(f"the {where} contains {name!r}, the placeholder of a picture or video; remove it")
 
 
-def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> str:
-    """The prompt as text, rendered by the model's own chat template."""
+def prompt_messages(lvlm: Lvlm, example: Example, system: str) -> list[dict[str, Any]]:
+    """The messages that the model's own chat template renders as the prompt of an example."""
+    return _render(lvlm, turns_of(example), system).messages
+
+
+class _Rendered(NamedTuple):
+    """Messages, and the prompt that the model's own chat template makes of them."""
+
+    messages: list[dict[str, Any]]
+    text: str
+
+
+def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> _Rendered:
+    messages = messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None)
     try:
-        text = render_chat(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
+        text = render_chat(lvlm.processor, messages)
         if system in text or not own_turn:
-            return text
+            return _Rendered(messages, text)
     except TemplateError as error:
         if not (system and own_turn):
             raise InputError(f"{lvlm.name} does not take this conversation: {first_line(error)}") from error
