@@ -20,16 +20,11 @@ from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
-<<<<<<< HEAD
+from ..methods.model_comparison import moves
 from ..system.json_reader import read_json
 from ..system.typed_json import as_typed, typed_fields
 from ..tracing.pictures import open_images
 from ..types import Calibration, Target, Trace
-=======
-from ..methods.model_comparison import moves
-from ..system.files import read_json
-from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
->>>>>>> families
 from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
 from .trace_check import check_trace
 
