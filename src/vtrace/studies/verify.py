@@ -53,7 +53,7 @@ class VerifyStudy(Study[VerifiedExample]):
     """Hides true evidence, random patches, and what methods name."""
 
     name: str = "verify"
-    about: str = "whether hiding true evidence changes the answer, and how small a set verify finds"
+    about: str = "how few patches have to be hidden to change an answer"
     limit: int = 100
 
     def choose(self, setup: StudySetup, store: StudyStore, limit: int, progress: Progress) -> Sequence[int]:
@@ -143,7 +143,7 @@ def _sizes(examples: Sequence[VerifiedExample]) -> dict[int, int]:
 
 def _figure(examples: Sequence[VerifiedExample]) -> Figure:
     """How many sets are at most so many times as large as the evidence."""
-    figure, axes = new_figure(1, 1, 7.0, 4.2)
+    figure, axes = new_figure(1, 1, 8.0, 4.2)
     (ax,) = axes.flat
     for number, label in enumerate(EXPLANATIONS):
         ratios = np.sort(_ratios(examples, label))
