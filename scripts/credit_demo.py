@@ -22,14 +22,12 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import numpy as np
 import torch
-from credit_experiment import SETUPS, load_start
+from credit_experiment import SETUPS, Run, freeze, grpo_config, load_start
 from transformers import PrinterCallback, TrainerCallback
 
 from vtrace.credit.credit import Credit
 from vtrace.credit.reward import final_answer_reward
 from vtrace.credit.shapes_training import (
-    cpu_config,
-    freeze_vision,
     greedy_accuracy,
     shapes_questions,
     shapes_rows,
@@ -38,11 +36,6 @@ from vtrace.credit.sources import SOURCES
 from vtrace.credit.trl import CreditGRPOTrainer
 from vtrace.errors import VTraceError
 from vtrace.faithfulness.statistics import summarise
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "half-trained": dict(prompts=16, max_steps=12, learning_rate=3e-5, temperature=0.7),
-    "noisy": dict(prompts=8, max_steps=8, learning_rate=1e-4, temperature=1.0),
-}
 
 
 class Lines(TrainerCallback):
@@ -65,9 +58,9 @@ class Lines(TrainerCallback):
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--start", default="half-trained", choices=list(SETTINGS), help="as in the experiment")
+    parser.add_argument("--start", default="half-trained", choices=list(SETUPS), help="as in the experiment")
     parser.add_argument("--credit", default="vtrace", choices=[*SOURCES, "none"], help="source of credit")
-    parser.add_argument("--steps", type=int, help="default: 12, or 8 from the noisy start")
+    parser.add_argument("--steps", type=int, help="default: as in the experiment")
     parser.add_argument("--questions", type=int, default=200, help="held-out questions")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -77,20 +70,20 @@ def main() -> None:
     options = arguments()
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its advice is about quantised models
     torch.set_num_threads(1)  # small batches are faster on one thread than on several
-    lvlm = load_start(SETUPS[options.start])
-    settings = SETTINGS[options.start] | ({"max_steps": options.steps} if options.steps else {})
-    held_out = shapes_questions("dev", options.questions)
+    setup = SETUPS[options.start]
+    lvlm, steps = load_start(setup), options.steps or setup.steps
+    held_out = shapes_questions("dev", options.questions, setup.tasks)
     print(f"{options.start} {lvlm.name}: answering {len(held_out)} held-out questions", flush=True)
-    before = greedy_accuracy(lvlm.model, lvlm.processor, held_out)
+    before = greedy_accuracy(lvlm.model, lvlm.processor, held_out, setup.budget)
     print(f"accuracy before: {np.mean(before):.3f}", flush=True)
 
-    freeze_vision(lvlm.model)
-    questions = shapes_questions("train", settings["max_steps"] * settings["prompts"])
+    freeze(lvlm, setup)
+    questions = shapes_questions("train", steps * setup.prompts, setup.tasks)
     with tempfile.TemporaryDirectory() as folder:
         trainer = CreditGRPOTrainer(
             lvlm.model,
             reward_funcs=final_answer_reward,
-            args=cpu_config(folder, rollouts=8, top_p=0.95, seed=options.seed, **settings),  # top-p as in the paper
+            args=grpo_config(setup, Run(options.credit, 1.0, options.seed), folder, steps),
             train_dataset=shapes_rows(questions),
             processing_class=lvlm.processor,
             callbacks=[Lines()],
@@ -99,7 +92,7 @@ def main() -> None:
         trainer.remove_callback(PrinterCallback)
         trainer.train()
 
-    after = greedy_accuracy(lvlm.model, lvlm.processor, held_out)
+    after = greedy_accuracy(lvlm.model, lvlm.processor, held_out, setup.budget)
     print_result(np.array(before, float), np.array(after, float))
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TQDM_DISABLE", "1")
@@ -24,7 +24,9 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 from credit_report import write_report
 from transformers import TrainerCallback
+from trl import GRPOConfig
 
+from vtrace.benchmarks.shapes.sample import Sample
 from vtrace.credit.credit import Credit
 from vtrace.credit.reward import final_answer_reward
 from vtrace.credit.shapes_training import (
@@ -33,8 +35,10 @@ from vtrace.credit.shapes_training import (
     cpu_config,
     freeze_vision,
     greedy_accuracy,
+    sampled_accuracy,
     shapes_questions,
     shapes_rows,
+    train_norms_only,
 )
 from vtrace.credit.trl import CreditGRPOTrainer
 from vtrace.lvlm.load import load
@@ -44,6 +48,7 @@ from vtrace.system.files import write_atomically
 ROOT = Path(__file__).parents[1]
 MAIN_ARMS = ("none", "vtrace", "random")
 OTHER_ARMS = ("vtrace-ordered", "entropy", "visual dependence")
+PAPER_TEMPERATURE, PAPER_TOP_P = 0.7, 0.95
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,13 @@ class Setup:
     noise: float  # added to the matrices of the decoder, in their standard deviations
     learning_rate: float
     steps: int
+    trained: Literal["decoder", "norms"] = "decoder"  # all its weights, or the gains of its norms
     tasks: tuple[str, ...] = SHORT_TASKS
     budget: int = SHORT_BUDGET  # tokens of a response
     prompts: int = 8  # per step
     rollouts: int = 8  # per prompt
-    top_p: float = 0.95  # the paper's; the model was trained with smoothed labels, so every token has a long tail
+    top_p: float = PAPER_TOP_P  # at temperature 1.0
+    measured: Literal["greedy", "sampled"] = "greedy"  # accuracy of greedy responses, or of ones sampled as in training
     dev_questions: int = 120
     dev_every: int = 4  # steps
     test_questions: int = 600
@@ -69,15 +76,19 @@ SETUPS = {
     setup.start: setup
     for setup in (
         # Of the short tasks, those that cannot be answered by a guess: "exist" is won half of the time by always
-        # saying no, and "count" often by a short list, which is what GRPO then learns.
+        # saying no, and "count" often by a short list, which is what GRPO then learns. A few rewards can teach the
+        # gains of norms, but not all weights.
         Setup(
             "half-trained",
             "pinhole-half",
             0.0,
-            learning_rate=1e-4,
+            learning_rate=1e-2,
             steps=12,
+            trained="norms",
             tasks=("where", "at", "row", "walk1"),
             budget=44,
+            top_p=1.0,
+            measured="sampled",
             dev_questions=80,
         ),
         Setup("noisy", "pinhole", 0.4, learning_rate=1e-4, steps=8),
@@ -92,38 +103,65 @@ class Run(NamedTuple):
     temperature: float
     seed: int
 
+    def top_p(self, setup: Setup) -> float:
+        return PAPER_TOP_P if self.temperature == PAPER_TEMPERATURE else setup.top_p
+
     def name(self, setup: Setup) -> str:
         return f"{setup.start}-{self.arm.replace(' ', '-')}-t{self.temperature}-s{self.seed}"
 
 
 def planned(seeds: int, other_seeds: int, cold_seeds: int) -> Iterator[Run]:
     """All runs. Seeds come first and arms last, so that an interrupted experiment has paired runs."""
-    half = seeds // 2
+    half, few = seeds // 2, min(other_seeds, cold_seeds)
     for arms, temperature, some in (
         (MAIN_ARMS, 1.0, range(half)),
+        (MAIN_ARMS, PAPER_TEMPERATURE, range(few)),
         (OTHER_ARMS, 1.0, range(other_seeds)),
-        (MAIN_ARMS, 0.7, range(cold_seeds)),
+        (MAIN_ARMS, PAPER_TEMPERATURE, range(few, cold_seeds)),
         (MAIN_ARMS, 1.0, range(half, seeds)),
-        (OTHER_ARMS, 0.7, range(min(other_seeds, cold_seeds))),
+        (OTHER_ARMS, PAPER_TEMPERATURE, range(few)),
     ):
         yield from (Run(arm, temperature, seed) for seed in some for arm in arms)
+
+
+class Measure:
+    """Accuracy as the set-up measures it."""
+
+    def __init__(self, setup: Setup, run: Run):
+        self.setup, self.sampling = setup, (run.temperature, run.top_p(setup))
+
+    def dev(self, lvlm: Lvlm) -> float:
+        return self._accuracy(lvlm, shapes_questions("dev", self.setup.dev_questions, self.setup.tasks))
+
+    def test(self, lvlm: Lvlm) -> dict[str, float]:
+        """On the test questions; if responses are sampled, that of greedy responses too."""
+        questions = shapes_questions("test", self.setup.test_questions, self.setup.tasks)
+        found = {"test_accuracy": self._accuracy(lvlm, questions)}
+        if self.setup.measured == "sampled":
+            found["greedy_accuracy"] = _share(greedy_accuracy(lvlm.model, lvlm.processor, questions, self.setup.budget))
+        return found
+
+    def _accuracy(self, lvlm: Lvlm, questions: list[Sample]) -> float:
+        model, processor, budget = lvlm.model, lvlm.processor, self.setup.budget
+        if self.setup.measured == "greedy":
+            return _share(greedy_accuracy(model, processor, questions, budget))
+        return _share(sampled_accuracy(model, processor, questions, budget, *self.sampling))
+
+
+def _share(right: list[bool]) -> float:
+    return sum(right) / len(right)
 
 
 class Curve(TrainerCallback):
     """Measures accuracy on held-out questions while the model learns."""
 
-    def __init__(self, setup: Setup, processor: Any):
-        self.samples = shapes_questions("dev", setup.dev_questions, setup.tasks)
-        self.setup, self.processor = setup, processor
-        self.points: list[dict[str, float]] = []
+    def __init__(self, measure: Measure, lvlm: Lvlm, before: float):
+        self.measure, self.lvlm = measure, lvlm
+        self.points = [{"step": 0, "accuracy": before}]
 
-    def measure(self, model: Any, step: int) -> None:
-        right = greedy_accuracy(model, self.processor, self.samples, self.setup.budget)
-        self.points.append({"step": step, "accuracy": sum(right) / len(right)})
-
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        if state.global_step % self.setup.dev_every == 0:
-            self.measure(model, state.global_step)
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if state.global_step % self.measure.setup.dev_every == 0:
+            self.points.append({"step": state.global_step, "accuracy": self.measure.dev(self.lvlm)})
 
 
 def load_start(setup: Setup) -> Lvlm:
@@ -137,31 +175,41 @@ def load_start(setup: Setup) -> Lvlm:
     return lvlm
 
 
+def freeze(lvlm: Lvlm, setup: Setup) -> None:
+    """Leave what the set-up does not train as it is."""
+    freeze_vision(lvlm.model)
+    if setup.trained == "norms":
+        train_norms_only(lvlm.model)
+
+
+def grpo_config(setup: Setup, run: Run, folder: str, steps: int) -> GRPOConfig:
+    return cpu_config(
+        folder,
+        setup.prompts,
+        setup.rollouts,
+        max_steps=steps,
+        learning_rate=setup.learning_rate,
+        temperature=run.temperature,
+        top_p=run.top_p(setup),
+        max_completion_length=setup.budget,
+        seed=run.seed,
+    )
+
+
 def train(run: Run, setup: Setup, start: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Train once, and return what was measured."""
     began, spent = time.time(), time.process_time()
     lvlm = load_start(setup)
     torch.manual_seed(run.seed)
-    freeze_vision(lvlm.model)
+    freeze(lvlm, setup)
     needed = setup.steps * setup.prompts
     rows = shapes_rows(shapes_questions("train", needed, setup.tasks, start=12 * needed * run.seed))
-    settings = cpu_config(
-        str(folder / "trainer"),
-        setup.prompts,
-        setup.rollouts,
-        max_steps=setup.steps,
-        learning_rate=setup.learning_rate,
-        temperature=run.temperature,
-        top_p=setup.top_p,
-        max_completion_length=setup.budget,
-        seed=run.seed,
-    )
-    curve = Curve(setup, lvlm.processor)
-    curve.points.append({"step": 0, "accuracy": start["dev_accuracy"]})
+    measure = Measure(setup, run)
+    curve = Curve(measure, lvlm, start["dev_accuracy"])
     trainer = CreditGRPOTrainer(
         lvlm.model,
         final_answer_reward,
-        args=settings,
+        args=grpo_config(setup, run, str(folder / "trainer"), setup.steps),
         train_dataset=rows,
         processing_class=lvlm.processor,
         callbacks=[curve],
@@ -170,9 +218,10 @@ def train(run: Run, setup: Setup, start: dict[str, Any], folder: Path) -> dict[s
     trainer.train()
     return {
         **run._asdict(),
+        "top_p": run.top_p(setup),
         "setup": asdict(setup),
         "dev": curve.points,
-        "test_accuracy": test_accuracy(lvlm, setup),
+        **measure.test(lvlm),
         "steps": [_kept(entry) for entry in trainer.state.log_history if "reward" in entry],
         "minutes": round((time.time() - began) / 60, 2),
         "cpu_minutes": round((time.process_time() - spent) / 60, 2),
@@ -184,21 +233,13 @@ def _kept(entry: dict[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in entry.items() if name in names or name.startswith("credit/")}
 
 
-def test_accuracy(lvlm: Lvlm, setup: Setup) -> float:
-    """Share of the test questions whose greedy response is right."""
-    questions = shapes_questions("test", setup.test_questions, setup.tasks)
-    return sum(greedy_accuracy(lvlm.model, lvlm.processor, questions, setup.budget)) / len(questions)
-
-
-def start_accuracy(setup: Setup, folder: Path) -> dict[str, Any]:
-    """Accuracy before training."""
-    path = folder / f"{setup.start}.json"
+def start_accuracy(run: Run, setup: Setup, folder: Path) -> dict[str, Any]:
+    """Accuracy before training, sampled as in the run."""
+    path = folder / f"{setup.start}-t{run.temperature}.json"
     if not is_done(path, setup):
-        lvlm = load_start(setup)
-        curve = Curve(setup, lvlm.processor)
-        curve.measure(lvlm.model, 0)
-        dev, test = curve.points[0]["accuracy"], test_accuracy(lvlm, setup)
-        _write(path, {"setup": asdict(setup), "dev_accuracy": dev, "test_accuracy": test})
+        lvlm, measure = load_start(setup), Measure(setup, run)
+        sampling = {"temperature": run.temperature, "top_p": run.top_p(setup)}
+        _write(path, {"setup": asdict(setup), **sampling, "dev_accuracy": measure.dev(lvlm), **measure.test(lvlm)})
     return json.loads(path.read_text())
 
 
@@ -226,12 +267,11 @@ def run_all(args: argparse.Namespace) -> None:
     setup = SETUPS[args.start]
     args.out.mkdir(parents=True, exist_ok=True)
     mine, of = args.part
-    start = start_accuracy(setup, args.out)
     for index, run in enumerate(planned(args.seeds, args.other_seeds, args.cold_seeds)):
         path = args.out / f"{run.name(setup)}.json"
         if index % of != mine - 1 or is_done(path, setup):
             continue
-        found = train(run, setup, start, args.out)
+        found = train(run, setup, start_accuracy(run, setup, args.out), args.out)
         _write(path, found)
         print(f"{path.stem}: test {found['test_accuracy']:.3f}, {found['minutes']:.1f} min", flush=True)
 

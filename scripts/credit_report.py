@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -32,10 +32,11 @@ ARMS = ("none", "vtrace", "vtrace-ordered", "visual dependence", "entropy", "ran
 class Outcome(TypedDict):
     """What is kept of a run."""
 
-    test: float  # accuracy
+    test: float  # accuracy, as the set-up measures it
+    greedy: NotRequired[float]  # accuracy of greedy responses, if that is of sampled ones
     dev: list[tuple[int, float]]  # step and accuracy
-    weight: NotRequired[float]  # mean weight of tokens
-    idle: NotRequired[float]  # share of groups whose rewards are all equal
+    weight: float  # mean weight of tokens
+    idle: float  # share of groups whose rewards are all equal
 
 
 Arms = Mapping[str, Mapping[int, Outcome]]  # outcomes by arm and seed
@@ -46,8 +47,10 @@ class Block(TypedDict):
 
     start: str
     temperature: float
+    top_p: float
     setup: dict[str, Any]
     before: float  # test accuracy of the start
+    greedy_before: NotRequired[float]
     note: NotRequired[str]
     arms: dict[str, dict[int, Outcome]]
 
@@ -97,37 +100,49 @@ def read_reported(path: Path) -> list[Block]:
 def read_runs(folder: Path) -> list[Block]:
     """Finished runs in a folder."""
     files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    starts = {run["setup"]["start"]: run for run in files if "arm" not in run}
-    found: dict[tuple[str, float], Block] = {}
+    found = {_key(block): block for block in (_empty_block(start) for start in files if "arm" not in start)}
     for run in (run for run in files if "arm" in run):
-        name, temperature = run["setup"]["start"], run["temperature"]
-        before = starts[name]["test_accuracy"]
-        empty = Block(start=name, temperature=temperature, setup=run["setup"], before=before, arms={})
-        block = found.setdefault((name, temperature), empty)
-        block["arms"].setdefault(run["arm"], {})[run["seed"]] = _outcome(run)
-    return list(found.values())
+        found[_key(_empty_block(run))]["arms"].setdefault(run["arm"], {})[run["seed"]] = _outcome(run)
+    return [block for block in found.values() if block["arms"]]
+
+
+def _empty_block(start: dict[str, Any]) -> Block:
+    block = Block(
+        start=start["setup"]["start"],
+        temperature=start["temperature"],
+        top_p=start["top_p"],
+        setup=start["setup"],
+        before=round(start["test_accuracy"], 4),
+        arms={},
+    )
+    return {**block, "greedy_before": round(start["greedy_accuracy"], 4)} if "greedy_accuracy" in start else block
+
+
+def _key(block: Block) -> tuple[str, float, float]:
+    return block["start"], block["temperature"], block["top_p"]
 
 
 def _outcome(run: dict[str, Any]) -> Outcome:
     steps = run["steps"]
-    return Outcome(
+    outcome = Outcome(
         test=round(run["test_accuracy"], 4),
         dev=[(point["step"], round(point["accuracy"], 4)) for point in run["dev"]],
         weight=round(float(np.mean([step.get("credit/mean_weight", 1.0) for step in steps])), 4),
         idle=round(float(np.mean([step["frac_reward_zero_std"] for step in steps])), 4),
     )
+    return {**outcome, "greedy": round(run["greedy_accuracy"], 4)} if "greedy_accuracy" in run else outcome
 
 
 def merged(old: Sequence[Block], new: Sequence[Block]) -> list[Block]:
     """Both, in the order of the page. Of another set-up, new runs replace old ones: they cannot be compared."""
-    blocks = {(block["start"], block["temperature"]): block for block in old}
+    blocks = {_key(block): block for block in old}
     for block in new:
-        key = block["start"], block["temperature"]
+        key = _key(block)
         known = blocks[key]["arms"] if key in blocks and blocks[key]["setup"] == block["setup"] else {}
         own = block["arms"]
         arms = {arm: {**known.get(arm, {}), **own.get(arm, {})} for arm in ARMS if arm in known or arm in own}
         blocks[key] = {**block, "arms": {arm: dict(sorted(runs.items())) for arm, runs in arms.items()}}
-    return sorted(blocks.values(), key=lambda block: (block["start"], -block["temperature"]))
+    return sorted(blocks.values(), key=lambda block: (block["start"], -block["temperature"], -block["top_p"]))
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -139,41 +154,50 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), T975[freedom] * error, (T975[freedom] + T80[freedom]) * error, count)
 
 
-def paired(arms: Arms, arm: str, other: str) -> Estimate | None:
+def paired(arms: Arms, arm: str, other: str, of: Literal["test", "greedy"] = "test") -> Estimate | None:
     """Difference of test accuracy on the seeds that both arms have."""
     seeds = sorted(set(arms.get(arm, {})) & set(arms.get(other, {})))
-    gaps = [arms[arm][seed]["test"] - arms[other][seed]["test"] for seed in seeds]
+    gaps = [arms[arm][seed][of] - arms[other][seed][of] for seed in seeds]
     return estimate(gaps) if seeds and arm != other else None
+
+
+TRAINED = {"decoder": "all weights of the decoder", "norms": "the gains of the decoder's norms"}
 
 
 def section(blocks: Sequence[Block]) -> str:
     parts = []
     for block in blocks:
-        setup = block["setup"]
+        setup, greedy = block["setup"], block.get("greedy_before")
         size = f"{setup['steps']} steps of {setup['prompts']} prompts × {setup['rollouts']} rollouts"
-        sampling = f"temperature {block['temperature']}, top-p {setup['top_p']}"
+        sampling = f"temperature {block['temperature']}, top-p {block['top_p']}"
+        kind = "greedy" if greedy is None else "sampled"
         parts += [
             f"### {block['start'].capitalize()} start, {sampling}\n",
-            f"Accuracy before training: {block['before']:.3f} on {setup['test_questions']} test questions. {size}, "
-            f"learning rate {setup['learning_rate']:g}.\n",
+            f"Accuracy of {kind} responses to {setup['test_questions']} test questions before training: "
+            f"{block['before']:.3f}{'' if greedy is None else f', of greedy ones: {greedy:.3f}'}. Trained: "
+            f"{TRAINED[setup['trained']]}, {size}, learning rate {setup['learning_rate']:g}.\n",
             f"{_table(block['arms'])}\n",
-            f"{_verdict(block['arms'], block['before'])}\n",
+            f"{_verdict(block)}\n",
         ]
     return "\n".join([*parts, "![Learning curves](results/credit-experiment.png)\n"])
 
 
 def _table(arms: Arms) -> str:
-    lines = [
-        "| arm | seeds | test accuracy | minus none | minus random | mean weight | groups without variance |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """One row per arm. If sampled responses are measured, greedy ones have columns of their own."""
+    sampled = any("greedy" in run for runs in arms.values() for run in runs.values())
+    names = ["arm", "seeds", "test accuracy", "minus none", "minus random"]
+    names += ["greedy responses", "minus none"] if sampled else []
+    names += ["mean weight", "groups without variance"]
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for arm, seeds in arms.items():
-        own = estimate([run["test"] for run in seeds.values()])
-        weights = [run["weight"] for run in seeds.values() if "weight" in run]
-        idle = [run["idle"] for run in seeds.values() if "idle" in run]
-        against = " | ".join(_difference(paired(arms, arm, other)) for other in ("none", "random"))
-        weight, share = (f"{np.mean(weights):.2f}", f"{np.mean(idle):.0%}") if weights else ("", "")
-        lines.append(f"| {arm} | {own.seeds} | {_with_half(own)} | {against} | {weight} | {share} |")
+        runs = seeds.values()
+        cells = [arm, str(len(runs)), _with_half(estimate([run["test"] for run in runs]))]
+        cells += [_difference(paired(arms, arm, other)) for other in ("none", "random")]
+        if sampled:
+            cells += [_with_half(estimate([run["greedy"] for run in runs]))]
+            cells += [_difference(paired(arms, arm, "none", "greedy"))]
+        cells += [f"{np.mean([run['weight'] for run in runs]):.2f}", f"{np.mean([run['idle'] for run in runs]):.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -186,9 +210,10 @@ def _with_half(found: Estimate, form: str = ".3f") -> str:
     return f"{found.mean:{form}}" + (f" ± {found.half:.3f}" if found.seeds > 1 else "")
 
 
-def _verdict(arms: Arms, before: float) -> str:
+def _verdict(block: Block) -> str:
     """What was seen, and what could have been seen."""
-    learnt = estimate([run["test"] - before for run in arms["none"].values()])
+    arms = block["arms"]
+    learnt = estimate([run["test"] - block["before"] for run in arms["none"].values()])
     change = _with_half(learnt, "+.3f")
     if learnt.seeds < FEWEST:
         return f"GRPO without credit changed accuracy by {change}. Too few seeds to compare arms."
@@ -219,7 +244,7 @@ def _compared(found: Estimate) -> str:
 def draw(blocks: Sequence[Block]) -> Any:
     panels, means = {}, {}
     for block in blocks:
-        title = f"{block['start']} start, temperature {block['temperature']}"
+        title = f"{block['start']} start, temperature {block['temperature']}, top-p {block['top_p']}"
         some = next(iter(next(iter(block["arms"].values())).values()))
         places = [step for step, _ in some["dev"]]
         panels[title] = PlotPanel("step", "accuracy on held-out questions", ticks={x: f"{x:.0f}" for x in places})

@@ -217,7 +217,7 @@ def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution,
         f"{TRACED} const target = findTarget(trace, given.target);"
         "const settings = {gamma: null, hops: null, calibrated: true};"
         "const result = attribute(trace, method, target, settings);"
-        "return {target, ...result, sentence: calibrationSentence(result.calibration),"
+        "return {target, ...result, sentence: calibrationSentence(result.calibration, 'target'),"
         "details: calibrationDetails(result.calibration)}",
         document=document,
         target=target,

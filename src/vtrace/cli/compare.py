@@ -9,6 +9,7 @@ import typer
 
 from ..system.processes import is_first_process
 from .options import (
+    AdapterOption,
     BudgetOption,
     CalibratedOption,
     ChatOption,
@@ -45,6 +46,7 @@ def compare_command(
     images_and_question: InputsArgument = None,
     methods: MethodsOption = "quick",
     model: TracedModelOption = "",
+    adapter: AdapterOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
     response: ResponseOption = "",
@@ -62,7 +64,9 @@ def compare_command(
     quiet: QuietOption = False,
 ) -> None:
     """Compare methods on one response. Shows what each finds, what it costs, and how well they agree."""
-    source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
+    source = TraceSource(
+        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter
+    )
     source.check()
     check_outputs(html, png, json_file(json))
     with spinner(quiet) as report:

@@ -29,6 +29,7 @@ from .models import MODELS_EXAMPLE, models_command
 from .serve import SERVE_EXAMPLES, serve_command
 from .study import STUDY_EXAMPLES, study_command
 from .table import TABLE_EXAMPLES, table_command
+from .verify import VERIFY_EXAMPLES, verify_command
 
 BUG = 4
 INTERRUPTED = 130
@@ -53,6 +54,7 @@ app = typer.Typer(
     epilog="Example:  vtrace explain picture.png 'Where is the red star?' --target answer --html report.html",
 )
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain_command)
+app.command("verify", epilog=VERIFY_EXAMPLES)(verify_command)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare_command)
 app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
 app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)

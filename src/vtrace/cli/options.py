@@ -40,6 +40,10 @@ ModelsOption = Annotated[
 TracedModelOption = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help=f"{_MODEL} Default: pinhole, or the model of --trace.")
 ]
+AdapterOption = Annotated[
+    str,
+    typer.Option("--adapter", metavar="ADAPTER", help="Folder or hub id with a PEFT adapter for the model."),
+]
 InputsArgument = Annotated[list[str] | None, typer.Argument(metavar="IMAGE… QUESTION", show_default=False)]
 TargetOption = Annotated[
     str,

@@ -40,6 +40,7 @@ class TraceSource:
     dtype: str
     device: str
     max_new_tokens: int
+    adapter: str = ""
 
     def check(self) -> None:
         """Refuse contradictory arguments before anything is loaded."""
@@ -90,4 +91,4 @@ class TraceSource:
         from ..lvlm.load import find_dtype, load
 
         report(0, 0, f"Loading {model}")
-        return load(model, dtype=find_dtype(self.dtype), device=self.device or None)
+        return load(model, dtype=find_dtype(self.dtype), device=self.device or None, adapter=self.adapter or None)

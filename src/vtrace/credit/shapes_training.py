@@ -21,10 +21,11 @@ from ..benchmarks.shapes.scene import NURSERY, Split, World
 from ..errors import InputError
 from ..pinhole.accuracy import BATCH, respond
 from ..tracing.prompt import SYSTEM_PROMPT
-from ..types import Gold, Progress, silent
+from ..types import Gold
 from .gold import gold_to_json
 from .policy import undisturbed
 from .reward import grade_response
+from .special_tokens import unsampled_tokens
 
 SHORT_TASKS = ("where", "at", "row", "exist", "count", "walk1", "colour_read", "shape_read")
 SHORT_BUDGET = 56  # tokens; gold responses to the short tasks have up to 45
@@ -126,23 +127,36 @@ def _concatenated(values: Sequence[Any]) -> Any:
     return [torch.cat(entries) for entries in zip(*values, strict=True)]
 
 
-def greedy_accuracy(
-    model: Any,
-    processor: Any,
-    samples: Sequence[Sample],
-    limit: int = SHORT_BUDGET,
-    batch: int = BATCH,
-    progress: Progress = silent,
-) -> list[bool]:
+def train_norms_only(model: Any) -> None:
+    """Leave all weights as they are but the gains of the decoder's norms: few numbers, which few rewards can teach."""
+    for name, weights in model.named_parameters():
+        weights.requires_grad_(weights.requires_grad and "norm" in name)
+
+
+def greedy_accuracy(model: Any, processor: Any, samples: Sequence[Sample], limit: int = SHORT_BUDGET) -> list[bool]:
     """Whether the greedy response to each question has the right final answer."""
+    return _accuracy(model, processor, samples, limit)
+
+
+def _accuracy(model: Any, processor: Any, samples: Sequence[Sample], limit: int, **generation: Any) -> list[bool]:
     order = sorted(range(len(samples)), key=lambda k: (samples[k].task, len(samples[k].response)))
     right = [False] * len(samples)
-    for start in range(0, len(order), batch):
-        part = order[start : start + batch]
+    for start in range(0, len(order), BATCH):
+        part = order[start : start + BATCH]
         chosen = [samples[k] for k in part]
         with undisturbed(model):
-            responses = respond(model, processor, chosen, [s.image for s in chosen], limit)
+            responses = respond(model, processor, chosen, [s.image for s in chosen], limit, **generation)
         for k, response in zip(part, responses, strict=True):
             right[k] = grade_response(response, _gold(samples[k])) == 1
-        progress(min(start + batch, len(order)), len(order))
     return right
+
+
+def sampled_accuracy(
+    model: Any, processor: Any, samples: Sequence[Sample], limit: int, temperature: float, top_p: float, seed: int = 0
+) -> list[bool]:
+    """The same for responses that are sampled as in training; the state of the random numbers is not changed."""
+    never = unsampled_tokens(model, processor.tokenizer)
+    sampling = dict(do_sample=True, temperature=temperature, top_p=top_p, top_k=0, suppress_tokens=never)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return _accuracy(model, processor, samples, limit, **sampling)

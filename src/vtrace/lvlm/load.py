@@ -12,6 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ..errors import ModelError, first_line
+from .adapter import adapted, split_adapter
 from .checkpoint import auto_class, failure_reason, find_checkpoint, read_config
 from .families.supported import family_of, has_pictures
 from .model import Lvlm
@@ -30,6 +31,7 @@ def load(
     dtype: Dtype | torch.dtype | None = None,
     device: Spread | str | DeviceMap | None = None,
     revision: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
 ) -> Lvlm:
     """Load a checkpoint.
 
@@ -41,8 +43,12 @@ def load(
         device: by default a GPU if there is one, else the CPU; "auto" spreads the model over all GPUs, a mapping
             says where each module goes, and "tensor-parallel" splits every layer over the processes of `torchrun`.
         revision: a branch, tag or commit on the hub.
+        adapter: a folder or hub id with a PEFT adapter for the model. It is merged into the weights, unless these are
+            quantised. A `name` that holds only an adapter loads the model it was made for, and the adapter.
     """
     name = f"{name}@{revision}" if revision else str(name)
+    if not adapter:
+        name, adapter = split_adapter(name)
     found = find_checkpoint(name)
     config = read_config(found, name)
     family = family_of(config, name)
@@ -64,6 +70,8 @@ def load(
         processor.chat_template = family.chat_template
     if plan.move_to is not None:
         model = _moved(model, plan.move_to)
+    if adapter:
+        model, name = adapted(model, str(adapter), name), f"{name} + {adapter}"
     return Lvlm(name, model.eval(), processor, family)
 
 

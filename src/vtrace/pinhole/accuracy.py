@@ -7,7 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from PIL import Image
@@ -49,8 +49,9 @@ def respond(
     samples: Sequence[Sample | Example],
     pictures: Sequence[Image.Image],
     limit: int = 220,
+    **generation: Any,
 ) -> list[str]:
-    """Greedy responses through the public interface of `transformers`, in one left-padded batch."""
+    """Responses through the public interface of `transformers`, in one left-padded batch; greedy unless asked for."""
     prompts = [
         processor.apply_chat_template(
             [
@@ -62,7 +63,7 @@ def respond(
         for s in samples
     ]
     inputs = processor(text=prompts, images=list(pictures), padding=True, padding_side="left", return_tensors="pt")
-    ids = model.generate(**inputs.to(model.device), max_new_tokens=limit, do_sample=False)
+    ids = model.generate(**inputs.to(model.device), max_new_tokens=limit, **{"do_sample": False, **generation})
     return processor.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
 
 

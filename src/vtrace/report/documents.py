@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ..attribution.findings.contrast import contrast_document, read_contrast
+from ..attribution.findings.regions import Region, region_entry
+from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
@@ -89,7 +92,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
     left_out = pairwise is not None and len(pairwise) > LARGEST_SAVED
-    likelihoods = attribution.likelihoods
+    likelihoods, verified, contrast = attribution.likelihoods, attribution.verification, attribution.contrast
     return {
         "schema": ATTRIBUTION_SCHEMA,
         "method": attribution.method,
@@ -108,10 +111,25 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
+        "regions": [region_entry(region, attribution.scores) for region in attribution.regions],
+        "visual_dependence": _dependence(attribution),
+        "contrast": None if contrast is None else contrast_document(contrast),
+        "verification": None if verified is None else verification_document(verified),
         "trace": trace_document(attribution.trace, pictures=whole),
         "pairwise": None if pairwise is None or left_out else encode_triangle(pairwise.dense()),
         "left_out": left_out_note(len(attribution.trace)) if left_out else None,
     }
+
+
+def _dependence(attribution: Attribution) -> dict[str, Any] | None:
+    """Visual dependence of response tokens and words, in nats; None if it was not measured."""
+    if attribution.likelihoods is None:
+        return None
+    words = [
+        {"text": word.text, "start": word.start, "stop": word.stop, "nats": nats}
+        for word, nats in attribution.word_dependence()
+    ]
+    return {"tokens": attribution.visual_dependence().tolist(), "words": words}
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -162,6 +180,7 @@ def _trace(document: Any) -> Trace:
 
 
 def _attribution(document: dict[str, Any]) -> Attribution:
+    verified, contrast = document.get("verification"), document.get("contrast")  # files of older versions have none
     trace = _trace(document["trace"])
     target = as_typed(Target, document["target"], "target")
     if not target.positions or not all(trace.prompt_length <= p < len(trace) for p in target.positions):
@@ -184,7 +203,17 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         details=_with_warning(details, as_typed(str | None, document.get("left_out"), "left_out")),
         likelihoods=None if likelihoods is None else _numbers(_Rows, likelihoods, (4, responses), "likelihoods"),
         pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise, len(trace))),
+        verification=None if verified is None else read_verification(verified),
+        contrast=None if contrast is None else read_contrast(contrast),
+        regions=tuple(_region(entry, len(trace)) for entry in document.get("regions", [])),
     )
+
+
+def _region(entry: Any, length: int) -> Region:
+    region = as_typed(Region, {key: value for key, value in entry.items() if key != "share"}, "regions")
+    if len(region.positions) != len(region.coverage) or not all(0 <= p < length for p in region.positions):
+        raise ValueError("a region has positions that do not exist")
+    return region
 
 
 def _with_warning(details: Mapping[str, Any], warning: str | None) -> Mapping[str, Any]:

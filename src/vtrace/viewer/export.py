@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ..attribution.findings.contrast import contrast_document
+from ..attribution.findings.regions import region_entry
+from ..attribution.findings.verification_document import verification_document
 from ..attribution.result import Attribution, RankedInput
 from ..errors import InputError
 from ..tracing.spans import word_pieces
@@ -54,6 +57,13 @@ def export(results: Sequence[Attribution], title: str = "", remarks: Mapping[str
         "target": target_entry(first.target),
         "methods": [{**entry, "remark": remarks.get(entry["method"], "")} for entry in exported.methods],
         "matrices": exported.matrices,
+        "regions": [region_entry(region, first.scores) for region in first.regions],
+        "contrast": None if first.contrast is None else contrast_document(first.contrast),
+        "verifications": [
+            {"method": result.method, "target": target_entry(result.target), **verification_document(found)}
+            for result in results
+            if (found := result.verification) is not None
+        ],
     }
 
 
