@@ -25,7 +25,7 @@ CREDIT_EXAMPLES = """
 Examples:\n
   vtrace explain --save-trace trace.json && vtrace credit --traces trace.json\n
   vtrace credit --traces rollouts.jsonl --model Qwen/Qwen3-VL-4B-Instruct --out weights.jsonl\n
-  vtrace credit --traces traces --source vtrace-ordered --rule mean-one --out weights.parquet\n
+  vtrace trace --limit 20 --out traces && vtrace credit --traces traces --source vtrace-ordered\n
   vtrace credit --traces rollouts.jsonl --response 17 --png credit.png\n
   vtrace credit --list
 """
@@ -38,7 +38,7 @@ def credit_command(
         typer.Option(
             metavar="PATH",
             help="Responses: a saved trace (.json), a JSONL or CSV table with image, question and response (or "
-            "response_ids), or a folder. Repeatable.",
+            "response_ids), a folder of these, or one of vtrace trace. Repeatable.",
         ),
     ] = None,
     out: Annotated[

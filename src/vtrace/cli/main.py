@@ -19,6 +19,7 @@ from ..system.processes import is_first_process, process_count, process_rank
 from ..system.version import __version__
 from .benchmarks import BENCHMARKS_EXAMPLE, benchmarks_command
 from .compare import COMPARE_EXAMPLES, compare_command
+from .compare_models import COMPARE_MODELS_EXAMPLES, compare_models_command
 from .credit import CREDIT_EXAMPLES, credit_command
 from .doctor import DOCTOR_EXAMPLE, doctor_command
 from .evaluate import EVALUATE_EXAMPLES, evaluate_command
@@ -29,6 +30,7 @@ from .models import MODELS_EXAMPLE, models_command
 from .serve import SERVE_EXAMPLES, serve_command
 from .study import STUDY_EXAMPLES, study_command
 from .table import TABLE_EXAMPLES, table_command
+from .trace import TRACE_EXAMPLES, trace_command
 from .verify import VERIFY_EXAMPLES, verify_command
 
 BUG = 4
@@ -56,8 +58,10 @@ app = typer.Typer(
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain_command)
 app.command("verify", epilog=VERIFY_EXAMPLES)(verify_command)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare_command)
+app.command("compare-models", epilog=COMPARE_MODELS_EXAMPLES)(compare_models_command)
 app.command("methods", epilog=METHODS_EXAMPLE)(methods_command)
 app.command("benchmarks", epilog=BENCHMARKS_EXAMPLE)(benchmarks_command)
+app.command("trace", epilog=TRACE_EXAMPLES)(trace_command)
 app.command("evaluate", epilog=EVALUATE_EXAMPLES)(evaluate_command)
 app.command("merge", epilog=MERGE_EXAMPLES)(merge_command)
 app.command("table", epilog=TABLE_EXAMPLES)(table_command)

@@ -27,9 +27,9 @@ from ..tracing.targets import find_target
 from ..types import Example, Trace
 from .curves import Curve
 from .evidence import captured_dependence, evidence_positions, localisation
-from .freeze import fingerprint
 from .likelihoods import CurveKind, ResponseLikelihoods, hideable_positions
 from .plan import EvaluationPlan, item_seed
+from .response_row import fingerprint
 from .rows import (
     CurveRow,
     EvaluatedTarget,

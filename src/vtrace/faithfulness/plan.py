@@ -10,12 +10,12 @@ from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
 from ..methods.registry import find_method
 from ..system.option_check import check_option
+from ..tracing.batch import GENERATED_TOGETHER
+from ..tracing.endpoint import Endpoint
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
 from .rows import EvaluatedTarget, RunSettings, TraceSettings
-
-GENERATED_TOGETHER = 16
 
 
 class IdentifiedModel(Protocol):
@@ -39,13 +39,13 @@ class ResponsePlan:
     system: str = SYSTEM_PROMPT
     batch: int = GENERATED_TOGETHER  # how many responses are generated together
 
-    def settings(self, model: IdentifiedModel, benchmark: Benchmark) -> TraceSettings:
-        """The settings that all responses of a folder must share."""
+    def settings(self, model: IdentifiedModel, benchmark: Benchmark, endpoint: Endpoint | None = None) -> TraceSettings:
+        """The settings that all responses of a folder must share. Nobody knows the weights that a server has."""
         return TraceSettings(
             model=model.name,
-            revision=model.revision,
-            dtype=model.dtype,
-            served_model="",
+            revision=model.revision if endpoint is None else "",
+            dtype=model.dtype if endpoint is None else "",
+            served_model=endpoint.model if endpoint else "",
             benchmark=benchmark.name,
             system=self.system,
             max_new_tokens=self.max_new_tokens,

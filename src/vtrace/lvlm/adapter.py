@@ -72,6 +72,6 @@ def _not_loaded(whole: Any, adapter: Checkpoint) -> list[str]:
     from peft import get_peft_model_state_dict
     from peft.utils import load_peft_weights
 
-    own = get_peft_model_state_dict(whole)
+    own = get_peft_model_state_dict(whole, save_embedding_layers=False)
     stored = load_peft_weights(adapter.source, device="cpu", revision=adapter.options.get("revision"))
     return [key for key in stored if key not in own]

@@ -20,6 +20,7 @@ from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
+from ..methods.model_comparison import moves
 from ..system.json_reader import read_json
 from ..system.typed_json import as_typed, typed_fields
 from ..tracing.pictures import open_images
@@ -152,6 +153,24 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "agreement": {"methods": list(comparison.results), "spearman": spearman},
         "failures": comparison.failures,
     }
+
+
+def model_comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """The same for one method and two models, and what moved: every patch and word, the largest change first."""
+    document = comparison_document(comparison)
+    moved = [
+        {
+            "kind": move.item.kind,
+            "label": move.item.label,
+            "positions": list(move.item.positions),
+            "before": move.before,
+            "after": move.after,
+            "rank_before": move.rank_before,
+            "rank_after": move.rank_after,
+        }
+        for move in moves(comparison)
+    ]
+    return {**document, "models": document.pop("methods"), "moved": moved}
 
 
 def _facts(trace: Trace, target: Target) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
 from PIL import Image
@@ -28,8 +29,8 @@ def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt
     if lvlm.image_token_id is not None and not example.images:
         raise InputError("no picture was given; give at least one")
     turns = turns_of(example)
-    check_user_text(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
-    text = _render(lvlm, marked(turns), system)
+    _check_texts(lvlm, turns, system)
+    text = _render(lvlm, marked(turns), system).text
     return ProcessedPrompt(lvlm.processor, example.images, text, process(lvlm, text, example.images))
 
 
@@ -93,12 +94,30 @@ def check_length(lvlm: Lvlm, length: int) -> None:
         )
 
 
-def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> str:
-    """The prompt as text, rendered by the model's own chat template."""
+def prompt_messages(lvlm: Lvlm, example: Example, system: str) -> list[dict[str, Any]]:
+    """The messages that the model's own chat template renders as the prompt of an example."""
+    turns = turns_of(example)
+    _check_texts(lvlm, turns, system)
+    return _render(lvlm, turns, system).messages
+
+
+def _check_texts(lvlm: Lvlm, turns: Sequence[Turn], system: str) -> None:
+    check_user_text(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
+
+
+class _Rendered(NamedTuple):
+    """Messages, and the prompt that the model's own chat template makes of them."""
+
+    messages: list[dict[str, Any]]
+    text: str
+
+
+def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> _Rendered:
+    messages = messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None)
     try:
-        text = render_chat(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
+        text = render_chat(lvlm.processor, messages)
         if system in text or not own_turn:
-            return text
+            return _Rendered(messages, text)
     except TemplateError as error:
         if not (system and own_turn):
             raise InputError(f"{lvlm.name} does not take this conversation: {first_line(error)}") from error

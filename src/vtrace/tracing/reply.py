@@ -47,10 +47,14 @@ def generate_reply(lvlm: Lvlm, prompt: ProcessedPrompt, budget: int, streamer: A
             repetition_penalty=1.0,
             streamer=streamer,
         )
-    reply = ids[0, len(prompt.ids) :].tolist()
-    if not set(reply) - end_tokens(lvlm):
+    return as_reply(lvlm, ids[0, len(prompt.ids) :].tolist())
+
+
+def as_reply(lvlm: Lvlm, ids: list[int]) -> Reply:
+    """Generated tokens, of which the last one says how they ended."""
+    if not set(ids) - end_tokens(lvlm):
         raise InputError("the model gave an empty response; rephrase the question, or supply a response")
-    return Reply(reply, "stop" if reply[-1] in end_tokens(lvlm) else "length")
+    return Reply(ids, "stop" if ids[-1] in end_tokens(lvlm) else "length")
 
 
 def known_reply(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> Reply | None:
@@ -84,9 +88,13 @@ def sampled_reply(lvlm: Lvlm, ids: Sequence[int]) -> Reply:
 
 def end_tokens(lvlm: Lvlm) -> set[int]:
     """Tokens that end a response."""
+    return {lvlm.processor.tokenizer.eos_token_id} | generation_stops(lvlm)
+
+
+def generation_stops(lvlm: Lvlm) -> set[int]:
+    """Tokens after which the model is not asked to go on."""
     ends = lvlm.model.generation_config.eos_token_id
-    own = lvlm.processor.tokenizer.eos_token_id
-    return {own, *(ends if isinstance(ends, list) else [ends])}
+    return set(ends) if isinstance(ends, list) else set() if ends is None else {ends}
 
 
 def decode_reply(lvlm: Lvlm, ids: Sequence[int]) -> str:
