@@ -126,7 +126,7 @@ def test_overlapping_regions_are_noted(answer):
         ("nothing", "cannot read region"),
         ("cup@2=1,2,3,4", "region cup is on picture 2, but there is 1"),
         ("missing.json", "there is no file"),
-        ("missing.png", "there is no file"),
+        ("missing.png", "there is no picture"),
         ("small.png", "has 10 x 12 pixels, but its picture has 256 x 256; resize it"),
         ("photo.png", "values; a mask has one value per region"),
         ("empty.png", "is an empty mask"),

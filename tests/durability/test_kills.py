@@ -58,7 +58,7 @@ def test_an_evaluation_killed_at_random_moments_completes_to_the_same_rows(paren
     parent.start("evaluate", tmp_path / f"run {run}")
     assert parent.wait() == 0
     assert measured(tmp_path / f"run {run}") == expected
-    print(f"{kills} kills of evaluations, {run + 1} of which completed; {ITEMS} items in {whole:.1f} s")
+    print(f"{kills} kills; {run + 1} evaluations completed to the same rows; {ITEMS} items in {whole:.1f} s")
 
 
 def test_a_server_killed_at_random_moments_loses_no_finished_result(parent, tmp_path):

@@ -40,7 +40,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
             _raise_exceptions_for_gated_repo=False,
-            **checkpoint.options,
+            revision=checkpoint.options.get("revision"),
         )
         return json.loads(Path(path).read_text()) if path else {}
     except (OSError, ValueError):  # an unknown name or a damaged file; reading the model says so
@@ -57,7 +57,7 @@ def adapted(model: Any, adapter: str, name: str) -> Any:
     if not _settings(found):
         raise ModelError(f"there is no adapter at {adapter!r}: it has no {_CONFIG}")
     try:
-        whole = PeftModel.from_pretrained(model, found.source, **found.options)
+        whole = PeftModel.from_pretrained(model, found.source, revision=found.options.get("revision"))
         absent = _not_loaded(whole, found)
     except Exception as error:  # adapters and their files can be wrong in many ways
         raise ModelError(f"the adapter {adapter} does not fit {name}: {first_line(error)}") from error
@@ -73,4 +73,5 @@ def _not_loaded(whole: Any, adapter: Checkpoint) -> list[str]:
     from peft.utils import load_peft_weights
 
     own = get_peft_model_state_dict(whole, save_embedding_layers=False)
-    return [key for key in load_peft_weights(adapter.source, device="cpu", **adapter.options) if key not in own]
+    stored = load_peft_weights(adapter.source, device="cpu", revision=adapter.options.get("revision"))
+    return [key for key in stored if key not in own]

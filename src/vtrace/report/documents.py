@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from ..attribution.findings.contrast import contrast_document, read_contrast
-from ..attribution.findings.regions import read_region, region_entry
+from ..attribution.findings.regions import Region, region_entry
 from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
@@ -224,8 +224,15 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise, len(trace))),
         verification=None if verified is None else read_verification(verified),
         contrast=None if contrast is None else read_contrast(contrast),
-        regions=tuple(map(read_region, document.get("regions", []))),
+        regions=tuple(_region(entry, len(trace)) for entry in document.get("regions", [])),
     )
+
+
+def _region(entry: Any, length: int) -> Region:
+    region = as_typed(Region, {key: value for key, value in entry.items() if key != "share"}, "regions")
+    if len(region.positions) != len(region.coverage) or not all(0 <= p < length for p in region.positions):
+        raise ValueError("a region has positions that do not exist")
+    return region
 
 
 def _with_warning(details: Mapping[str, Any], warning: str | None) -> Mapping[str, Any]:

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import InputError, first_line
+from ..system.json_reader import parse_json
 
 KEY_VARIABLES = ("VTRACE_API_KEY", "OPENAI_API_KEY")
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _LONGEST_WAIT = 60.0  # seconds between two attempts
+_MOST_BYTES = 64 * 2**20  # of an answer; the rest counts as cut off
 
 
 class EndpointError(InputError):
@@ -159,7 +161,7 @@ class ChatClient:
         try:
             connection.request("POST", f"{parts.path.rstrip('/')}/chat/completions", body, headers)
             answer = connection.getresponse()
-            return ServerReply(answer.status, answer.headers.get("Retry-After", ""), answer.read())
+            return ServerReply(answer.status, answer.headers.get("Retry-After", ""), answer.read(_MOST_BYTES))
         finally:
             self._open.discard(connection)
             connection.close()
@@ -180,8 +182,8 @@ class ChatClient:
             message = f"{self._place} answered with status {reply.status}{self._message(reply)}"
             raise EndpointError(message) if reply.status == 404 else RefusedRequestError(message)
         try:
-            found = json.loads(text)
-        except json.JSONDecodeError:
+            found = parse_json(text, "the answer is not JSON")
+        except InputError:
             return None
         if not isinstance(found, dict):
             raise EndpointError(f"{self._place} answers with something else than a chat completion")
@@ -191,10 +193,10 @@ class ChatClient:
         """What the server says about an error, without the key."""
         text = reply.body.decode("utf-8", "replace")
         try:
-            found = json.loads(text)
+            found = parse_json(text, "the answer is not JSON")
             found = found.get("error", found.get("detail", found.get("message", ""))) if isinstance(found, dict) else ""
             text = str(found.get("message", "") if isinstance(found, dict) else found)
-        except json.JSONDecodeError:
+        except InputError:
             text = ""
         if key := read_key():
             text = text.replace(key, "…")

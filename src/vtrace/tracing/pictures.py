@@ -37,9 +37,10 @@ def open_image(picture: Picture | bytes, name: str = "", formats: Sequence[str] 
             return _rgb(opened, name)
 
 
-def image_size(picture: bytes, name: str, formats: Sequence[str] = FORMATS) -> tuple[int, int]:
-    """Width and height of a file, or an error; nothing is decoded."""
+def image_size(picture: str | os.PathLike[str] | bytes, name: str, formats: Sequence[str] = FORMATS) -> tuple[int, int]:
+    """Width and height of a file, or an error if it is none or too large; nothing is decoded."""
     with _refusing(name), Image.open(_file(picture, name), formats=_known(formats)) as opened:
+        _check_size(opened, name)
         return opened.size
 
 

@@ -29,7 +29,7 @@ def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt
     if lvlm.image_token_id is not None and not example.images:
         raise InputError("no picture was given; give at least one")
     turns = turns_of(example)
-    check_user_text(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
+    _check_texts(lvlm, turns, system)
     text = _render(lvlm, marked(turns), system).text
     return ProcessedPrompt(lvlm.processor, example.images, text, process(lvlm, text, example.images))
 
@@ -96,7 +96,13 @@ def check_length(lvlm: Lvlm, length: int) -> None:
 
 def prompt_messages(lvlm: Lvlm, example: Example, system: str) -> list[dict[str, Any]]:
     """The messages that the model's own chat template renders as the prompt of an example."""
-    return _render(lvlm, turns_of(example), system).messages
+    turns = turns_of(example)
+    _check_texts(lvlm, turns, system)
+    return _render(lvlm, turns, system).messages
+
+
+def _check_texts(lvlm: Lvlm, turns: Sequence[Turn], system: str) -> None:
+    check_user_text(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
 
 
 class _Rendered(NamedTuple):

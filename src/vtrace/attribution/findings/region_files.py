@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from ...errors import InputError, first_line
 from ...system.json_reader import read_json
+from ...tracing.pictures import image_size
 from ...types import Trace
 from .regions import Region, box_region, mask_region, picture_size
 
@@ -84,13 +85,12 @@ def _check_sizes(trace: Trace, path: Path, entries: Sequence[dict[str, Any]]) ->
 
 def _masks(trace: Trace, path: Path) -> Iterator[Region]:
     """One region for each value of a mask, 0 being the background."""
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
+    image_size(path, str(path))
     try:
         with Image.open(path) as opened:
             values = np.asarray(opened if opened.mode in ("1", "L", "P", "I", "I;16") else opened.convert("L"))
-    except (OSError, UnidentifiedImageError) as error:
-        raise InputError(f"{path} is not a picture that Pillow can read") from error
+    except Exception as error:  # decoders raise many kinds of errors on a damaged file
+        raise InputError(f"cannot read {path}: {first_line(error)}") from error
     labels = [int(value) for value in np.unique(values) if value]
     if len(labels) > MOST_LABELS:
         raise InputError(f"{path} has {len(labels)} values; a mask has one value per region, at most {MOST_LABELS}")

@@ -97,13 +97,6 @@ def region_entry(region: Region, scores: np.ndarray) -> dict[str, Any]:
     return {**asdict(region), "share": region.share(scores)}
 
 
-def read_region(entry: dict[str, Any]) -> Region:
-    """A region from its JSON form."""
-    box = None if entry["box"] is None else Box(*entry["box"])
-    places = {"positions": tuple(entry["positions"]), "coverage": tuple(entry["coverage"]), "box": box}
-    return Region(**{key: value for key, value in entry.items() if key != "share"} | places)
-
-
 def _region(name: str, kind: RegionKind, parts: dict[int, float], image: int, box: Box) -> Region:
     held = {position: part for position, part in parts.items() if part > 0}
     return Region(name, kind, tuple(held), tuple(held.values()), image, box)
