@@ -17,9 +17,7 @@ from .plan import ResponsePlan
 from .response_row import response_row
 from .rows import LeftOutRow, TraceRows
 
-_FAILURES_IN_A_ROW = (
-    3  # failed examples per request at a time, with no success in between, after which the server is given up
-)
+_FAILURES_IN_A_ROW = 3  # for each request at a time, after which the server is given up
 
 
 class _Request(NamedTuple):
