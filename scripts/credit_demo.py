@@ -1,9 +1,9 @@
 """Train an embedded model with GRPO and token credit for a few minutes: `make credit-demo`.
 
-Prints accuracy on held-out questions before and after: greedy answers to the same questions, about layouts that
-training never shows. One short run says that training works, not that credit helps: see docs/credit.md for that.
-What the half-trained model has not learnt yet, a few minutes of rewards hardly teach it. `--start noisy` begins with
-the trained model and noise on its weights, from which GRPO recovers within a few steps.
+Prints accuracy on held-out questions before and after: answers to the same questions, about layouts that training never
+shows. One short run says that training works, not that credit helps: see docs/credit.md for that. The half-trained
+model learns to waste fewer of its sampled responses on stray tokens. `--start noisy` begins with the trained model and
+noise on its weights, from which GRPO recovers within a few steps; there, greedy responses are measured.
 """
 
 from __future__ import annotations
@@ -22,16 +22,12 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import numpy as np
 import torch
-from credit_experiment import SETUPS, Run, freeze, grpo_config, load_start
+from credit_experiment import SETUPS, Measure, Run, freeze, grpo_config, load_start
 from transformers import PrinterCallback, TrainerCallback
 
 from vtrace.credit.credit import Credit
 from vtrace.credit.reward import final_answer_reward
-from vtrace.credit.shapes_training import (
-    greedy_accuracy,
-    shapes_questions,
-    shapes_rows,
-)
+from vtrace.credit.shapes_training import shapes_questions, shapes_rows
 from vtrace.credit.sources import SOURCES
 from vtrace.credit.trl import CreditGRPOTrainer
 from vtrace.errors import VTraceError
@@ -70,11 +66,12 @@ def main() -> None:
     options = arguments()
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its advice is about quantised models
     torch.set_num_threads(1)  # small batches are faster on one thread than on several
-    setup = SETUPS[options.start]
+    setup, run = SETUPS[options.start], Run(options.credit, 1.0, options.seed)
+    measure = Measure(setup, run)
     lvlm, steps = load_start(setup), options.steps or setup.steps
     held_out = shapes_questions("dev", options.questions, setup.tasks)
-    print(f"{options.start} {lvlm.name}: answering {len(held_out)} held-out questions", flush=True)
-    before = greedy_accuracy(lvlm.model, lvlm.processor, held_out, setup.budget)
+    print(f"{options.start} {lvlm.name}: answering {len(held_out)} held-out questions ({setup.measured})", flush=True)
+    before = measure.right(lvlm, held_out)
     print(f"accuracy before: {np.mean(before):.3f}", flush=True)
 
     freeze(lvlm, setup)
@@ -83,7 +80,7 @@ def main() -> None:
         trainer = CreditGRPOTrainer(
             lvlm.model,
             reward_funcs=final_answer_reward,
-            args=grpo_config(setup, Run(options.credit, 1.0, options.seed), folder, steps),
+            args=grpo_config(setup, run, folder, steps),
             train_dataset=shapes_rows(questions),
             processing_class=lvlm.processor,
             callbacks=[Lines()],
@@ -92,7 +89,7 @@ def main() -> None:
         trainer.remove_callback(PrinterCallback)
         trainer.train()
 
-    after = greedy_accuracy(lvlm.model, lvlm.processor, held_out, setup.budget)
+    after = measure.right(lvlm, held_out)
     print_result(np.array(before, float), np.array(after, float))
 
 

@@ -131,21 +131,22 @@ class Measure:
         self.setup, self.sampling = setup, (run.temperature, run.top_p(setup))
 
     def dev(self, lvlm: Lvlm) -> float:
-        return self._accuracy(lvlm, shapes_questions("dev", self.setup.dev_questions, self.setup.tasks))
+        return _share(self.right(lvlm, shapes_questions("dev", self.setup.dev_questions, self.setup.tasks)))
 
     def test(self, lvlm: Lvlm) -> dict[str, float]:
         """On the test questions; if responses are sampled, that of greedy responses too."""
         questions = shapes_questions("test", self.setup.test_questions, self.setup.tasks)
-        found = {"test_accuracy": self._accuracy(lvlm, questions)}
+        found = {"test_accuracy": _share(self.right(lvlm, questions))}
         if self.setup.measured == "sampled":
             found["greedy_accuracy"] = _share(greedy_accuracy(lvlm.model, lvlm.processor, questions, self.setup.budget))
         return found
 
-    def _accuracy(self, lvlm: Lvlm, questions: list[Sample]) -> float:
+    def right(self, lvlm: Lvlm, questions: list[Sample]) -> list[bool]:
+        """Whether the response to each question is right."""
         model, processor, budget = lvlm.model, lvlm.processor, self.setup.budget
         if self.setup.measured == "greedy":
-            return _share(greedy_accuracy(model, processor, questions, budget))
-        return _share(sampled_accuracy(model, processor, questions, budget, *self.sampling))
+            return greedy_accuracy(model, processor, questions, budget)
+        return sampled_accuracy(model, processor, questions, budget, *self.sampling)
 
 
 def _share(right: list[bool]) -> float:

@@ -26,6 +26,7 @@ T80 = (1.376, 1.061, 0.978, 0.941, 0.920, 0.906, 0.896, 0.889, 0.883, 0.879,
 
 
 FEWEST = 3  # seeds from which arms are compared in words
+FEW = 3  # steps over which rewards are averaged
 ARMS = ("none", "vtrace", "vtrace-ordered", "visual dependence", "entropy", "random")
 
 
@@ -35,6 +36,7 @@ class Outcome(TypedDict):
     test: float  # accuracy, as the set-up measures it
     greedy: NotRequired[float]  # accuracy of greedy responses, if that is of sampled ones
     dev: list[tuple[int, float]]  # step and accuracy
+    rewards: NotRequired[list[tuple[int, float]]]  # step and mean reward of the last few, if sampled ones are measured
     weight: float  # mean weight of tokens
     idle: float  # share of groups whose rewards are all equal
 
@@ -130,7 +132,11 @@ def _outcome(run: dict[str, Any]) -> Outcome:
         weight=round(float(np.mean([step.get("credit/mean_weight", 1.0) for step in steps])), 4),
         idle=round(float(np.mean([step["frac_reward_zero_std"] for step in steps])), 4),
     )
-    return {**outcome, "greedy": round(run["greedy_accuracy"], 4)} if "greedy_accuracy" in run else outcome
+    if "greedy_accuracy" not in run:
+        return outcome
+    rewards = [step["reward"] for step in steps]
+    means = [(end, round(float(np.mean(rewards[end - FEW : end])), 4)) for end in range(FEW, len(rewards) + 1, FEW)]
+    return {**outcome, "greedy": round(run["greedy_accuracy"], 4), "rewards": means}
 
 
 def merged(old: Sequence[Block], new: Sequence[Block]) -> list[Block]:
@@ -242,15 +248,16 @@ def _compared(found: Estimate) -> str:
 
 
 def draw(blocks: Sequence[Block]) -> Any:
+    """Accuracy on held-out questions; where sampled responses are measured, their rewards: each prompt is seen once."""
     panels, means = {}, {}
     for block in blocks:
         title = f"{block['start']} start, temperature {block['temperature']}, top-p {block['top_p']}"
-        some = next(iter(next(iter(block["arms"].values())).values()))
-        places = [step for step, _ in some["dev"]]
-        panels[title] = PlotPanel("step", "accuracy on held-out questions", ticks={x: f"{x:.0f}" for x in places})
-        for arm, seeds in block["arms"].items():
-            curves = np.array([[accuracy for _, accuracy in run["dev"]] for run in seeds.values()])
-            found = [estimate(column) for column in curves.T]
+        runs = {arm: [run.get("rewards", run["dev"]) for run in seeds.values()] for arm, seeds in block["arms"].items()}
+        places = [step for step, _ in next(iter(runs.values()))[0]]
+        shown = "accuracy on held-out questions" if "greedy_before" not in block else f"reward, mean of {FEW} steps"
+        panels[title] = PlotPanel("step", shown, ticks={x: f"{x:.0f}" for x in places})
+        for arm, curves in runs.items():
+            found = [estimate(column) for column in np.array([[y for _, y in curve] for curve in curves]).T]
             means[title, arm] = [
                 MeanPoint(x, Summary(e.mean, e.mean - _shown(e), e.mean + _shown(e)))
                 for x, e in zip(places, found, strict=True)

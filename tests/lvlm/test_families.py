@@ -357,3 +357,13 @@ def test_prompts_with_hidden_inputs_are_answered_greedily(lvlm):
     assert clean == frozen
     soft = vtrace.trace(lvlm, blur(trace.images, 0.2)[0], QUESTION, max_new_tokens=len(frozen))
     assert hidden == list(soft.ids[soft.prompt_length :])
+
+
+def test_two_answers_are_contrasted(lvlm, trace):
+    """Along the centred writes, or by the gradient where some layers have no attention."""
+    found = vtrace.contrast(lvlm, trace, "here")
+    assert found.method == ("gradient" if lvlm.seam.hybrid else "vtrace")
+    assert np.abs(found.scores[trace.inputs]).sum() == pytest.approx(1)
+    if lvlm.seam.hybrid:
+        with pytest.raises(vtrace.VTraceError, match="only where all layers have attention; use gradient"):
+            vtrace.contrast(lvlm, trace, "here", method="vtrace")

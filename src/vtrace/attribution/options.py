@@ -44,6 +44,7 @@ class Options:
             check_option(field.name, getattr(self, field.name), kinds[field.name])
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise InputError(f"gamma is {self.gamma}; it must be zero or positive")
+        object.__setattr__(self, "gamma", float(self.gamma))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:

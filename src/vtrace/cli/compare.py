@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 from typing import Annotated
 
 import typer
@@ -29,7 +28,7 @@ from .options import (
     TraceOption,
     parse_settings,
 )
-from .outputs import STDOUT, check_outputs, json_file, print_written
+from .outputs import STDOUT, check_outputs, json_file, print_note, print_written
 from .progress import spinner
 from .sources import TraceSource
 
@@ -94,4 +93,4 @@ def compare_command(
         show_comparison(comparison, Console(), top)
     print_written(written)
     for reason in comparison.failures.values():
-        print(f"vtrace: {reason}", file=sys.stderr)
+        print_note(reason)

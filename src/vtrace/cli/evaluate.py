@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +45,7 @@ from .options import (
     parse_shard,
     split_names,
 )
+from .outputs import print_note
 from .progress import spinner
 
 EVALUATE_EXAMPLES = """
@@ -150,7 +150,7 @@ def evaluate_command(
         report(0, 0, f"Opening {benchmark}")
         chosen = open_benchmark(benchmark, data, samples)
         for file, reason in chosen.lost:
-            print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
+            print_note(f"skipping {file}: {reason}")
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
         if where.in_this_process:
             report(0, 0, f"Loading {model}")

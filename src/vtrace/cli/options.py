@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError
+from ..system.json_reader import parse_json
+from ..system.option_check import MOST_SEED
 from ..system.processes import process_count
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ ConcurrencyOption = Annotated[
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long the server may be silent.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed for stochastic methods.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="Seed for stochastic methods.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HtmlFileOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the interactive viewer as one HTML file.")
@@ -196,8 +199,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, dict[str, Any]]:
         if not (equals and dot and option):
             raise InputError(f"cannot read --set {setting!r}; write {_SETTING}, such as ifr.aggregate=span")
         try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
+            value = parse_json(text, "")
+        except InputError:
             value = text
         options.setdefault(method, {})[option.replace("-", "_")] = value
     return options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,8 +11,9 @@ from typing import NamedTuple
 
 from ..benchmarks.benchmark import Benchmark
 from ..benchmarks.readers.rows import unique_keys
+from ..benchmarks.readers.tables import TABLE_SUFFIXES
 from ..benchmarks.registry import find_benchmark
-from ..benchmarks.user_questions import TABLE_SUFFIXES, open_user_questions
+from ..benchmarks.user_questions import open_user_questions
 from ..errors import InputError
 from ..faithfulness.response_row import fingerprint
 from ..faithfulness.store import FrozenResponse
@@ -60,18 +62,18 @@ def model_of(responses: Sequence[StoredResponse], default: str = "pinhole") -> s
 
 
 def _in_place(place: Path, system: str, several: bool) -> Iterator[StoredResponse]:
-    if place.is_dir() and any(place.glob(TRACE_FILES)):
+    if os.path.isdir(place) and any(place.glob(TRACE_FILES)):
         yield from _frozen(place)
-    elif place.is_dir() and (traces := sorted(place.glob(f"*{TRACE_SUFFIX}"))):
+    elif os.path.isdir(place) and (traces := sorted(place.glob(f"*{TRACE_SUFFIX}"))):
         if tables := [path for path in sorted(place.iterdir()) if path.suffix in TABLE_SUFFIXES]:
             raise InputError(f"{place} has traces and tables ({traces[0].name}, {tables[0].name}); give one of them")
         yield from map(_saved, traces)
-    elif place.is_file() and place.suffix == TRACE_SUFFIX:
+    elif os.path.isfile(place) and place.suffix == TRACE_SUFFIX:
         yield _saved(place)
-    elif place.exists() and not place.is_dir() and place.suffix not in TABLE_SUFFIXES:
+    elif os.path.exists(place) and not os.path.isdir(place) and place.suffix not in TABLE_SUFFIXES:
         raise InputError(f"{place} is neither a trace ({TRACE_SUFFIX}) nor a table ({' or '.join(TABLE_SUFFIXES)})")
     else:
-        table = open_user_questions(place, strict=False)
+        table = open_user_questions(place)
         for number in range(table.size):
             key = f"{table.name}/{table.key(number)}" if several else table.key(number)
             yield StoredResponse(key, partial(_of_row, table, number, system))

@@ -35,9 +35,11 @@ class Engine(Protocol):
 class ThisProcess:
     """One item after the other, in the order of the benchmark."""
 
-    def __init__(self, lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, endpoint: Endpoint | None = None):
+    def __init__(
+        self, lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, out: Path, endpoint: Endpoint | None = None
+    ):
         """With an endpoint, that server generates the responses."""
-        self.model = lvlm
+        self.model, self._out = lvlm, out
         self._benchmark, self._plan, self._endpoint = benchmark, plan, endpoint
 
     def freeze(self, out: Path, numbers: Sequence[int], shard: Shard, progress: Progress) -> None:
@@ -55,4 +57,4 @@ class ThisProcess:
     def measure(self, items: Sequence[ItemToMeasure], begin: Callable[[str], None]) -> Iterator[RunRows]:
         for item in items:
             begin(item.key)
-            yield evaluate_item(self.model, self._benchmark, self._plan, item)
+            yield evaluate_item(self.model, self._benchmark, self._plan, item, self._out)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import VTraceError, running
 from ..lvlm.model import Lvlm
+from ..system.error_log import record_bug
 from ..tracing.batch import Asked, generate_replies
 from ..tracing.endpoint import Endpoint
 from ..tracing.example import tidy
 from ..tracing.prompt import process_prompt
-from ..tracing.reply import known_reply, room_for_reply
-from ..types import Progress, silent
+from ..tracing.reply import Reply, known_reply, room_for_reply
+from ..types import Example, Progress, silent
 from .plan import ResponsePlan
 from .response_row import response_row
 from .rows import LeftOutRow, TraceRows
@@ -54,7 +56,7 @@ def freeze_responses(
         missing = [index for index in indices if benchmark.key(index) not in known]
         done = len(indices) - len(missing)
         if endpoint is None:
-            answers = _generated_rows(lvlm, benchmark, plan, missing)
+            answers = _generated_rows(lvlm, benchmark, plan, missing, out)
         else:
             answers = served_rows(lvlm, benchmark, plan, endpoint, missing)
         progress(done, len(indices), _LABEL)
@@ -67,36 +69,62 @@ def freeze_responses(
 
 
 def _generated_rows(
-    lvlm: Lvlm, benchmark: Benchmark, plan: ResponsePlan, indices: Sequence[int]
+    lvlm: Lvlm, benchmark: Benchmark, plan: ResponsePlan, indices: Sequence[int], folder: Path
 ) -> Generator[TraceRows]:
     """Several batches at a time, so that an answer that has ended makes room for another one."""
     several = _BATCHES_AT_ONCE * plan.batch
     for start in range(0, len(indices), several):
-        yield freeze_batch(lvlm, benchmark, plan, indices[start : start + several])
+        yield freeze_batch(lvlm, benchmark, plan, indices[start : start + several], folder)
 
 
-def freeze_batch(lvlm: Lvlm, benchmark: Benchmark, plan: ResponsePlan, indices: Sequence[int]) -> TraceRows:
-    """The responses to these examples, generated together. An item that has none gets the reason."""
-    rows, waiting = TraceRows(), []
+class _Waiting(NamedTuple):
+    """An example that has no response yet."""
+
+    key: str
+    number: int
+    example: Example
+    asked: Asked
+
+
+def freeze_batch(
+    lvlm: Lvlm, benchmark: Benchmark, plan: ResponsePlan, indices: Sequence[int], folder: Path | None = None
+) -> TraceRows:
+    """The responses to these examples, generated together. An item that has none gets the reason; the traceback of a
+    bug goes to a log in the folder."""
+    rows, waiting = TraceRows(), list[_Waiting]()
     for index in indices:
         key = benchmark.key(index)
-        try:
-            with running("the response"):
-                example = tidy(benchmark.example(index))
-                prompt = process_prompt(lvlm, example, plan.system)
-                asked = Asked(prompt, min(plan.max_new_tokens, room_for_reply(lvlm, prompt)))
-                known = known_reply(lvlm, example, prompt)
-        except VTraceError as error:
-            rows.left_out.append(LeftOutRow(item=key, reason=str(error)))
-            continue
-        if known:
-            rows.response.append(response_row(lvlm, key, index, example, known, "supplied"))
-        else:
-            waiting.append((key, index, example, asked))
-    replies = generate_replies(lvlm, [asked for *_, asked in waiting], plan.batch)
+        with _left_out(rows, key, folder), running("the response"):
+            example = tidy(benchmark.example(index))
+            prompt = process_prompt(lvlm, example, plan.system)
+            asked = Asked(prompt, min(plan.max_new_tokens, room_for_reply(lvlm, prompt)))
+            if known := known_reply(lvlm, example, prompt):
+                rows.response.append(response_row(lvlm, key, index, example, known, "supplied"))
+            else:
+                waiting.append(_Waiting(key, index, example, asked))
+    replies = _replies(lvlm, [one.asked for one in waiting], plan.batch)
     for (key, index, example, _), reply in zip(waiting, replies, strict=True):
-        if isinstance(reply, VTraceError):
-            rows.left_out.append(LeftOutRow(item=key, reason=str(reply)))
-        else:
+        with _left_out(rows, key, folder):
+            if isinstance(reply, Exception):
+                raise reply
             rows.response.append(response_row(lvlm, key, index, example, reply, "generated"))
     return rows
+
+
+def _replies(lvlm: Lvlm, asked: Sequence[Asked], together: int) -> list[Reply | Exception]:
+    """Replies, or the reason for each that is missing. A bug of ours costs only the prompt that met it its reply."""
+    try:
+        return [*generate_replies(lvlm, asked, together)]
+    except Exception as error:
+        return [error] if len(asked) == 1 else [reply for one in asked for reply in _replies(lvlm, [one], 1)]
+
+
+@contextmanager
+def _left_out(rows: TraceRows, key: str, folder: Path | None) -> Iterator[None]:
+    """Record an error as the reason why an item has no response."""
+    try:
+        yield
+    except VTraceError as error:
+        rows.left_out.append(LeftOutRow(item=key, reason=str(error)))
+    except Exception as error:  # a bug of ours on one item must not stop the run
+        rows.left_out.append(LeftOutRow(item=key, reason=record_bug(error, folder, f"item {key}")))

@@ -47,7 +47,7 @@ def evaluate(
         progress: receives the number of finished items.
     """
     return evaluate_on(
-        ThisProcess(lvlm, benchmark, plan, endpoint),
+        ThisProcess(lvlm, benchmark, plan, out, endpoint),
         benchmark,
         plan,
         out,

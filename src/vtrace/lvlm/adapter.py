@@ -72,5 +72,5 @@ def _not_loaded(whole: Any, adapter: Checkpoint) -> list[str]:
     from peft import get_peft_model_state_dict
     from peft.utils import load_peft_weights
 
-    own = get_peft_model_state_dict(whole)
+    own = get_peft_model_state_dict(whole, save_embedding_layers=False)
     return [key for key in load_peft_weights(adapter.source, device="cpu", **adapter.options) if key not in own]

@@ -56,12 +56,12 @@ def window(arguments: Arguments, start: int, stop: int) -> Arguments:
 
 
 def _cut(name: str, value: Any, length: int, start: int, stop: int) -> Any:
-    """Cut along the token axis: the second one of embeddings, the last one of everything else that has tokens. Masks
-    also cover what comes before."""
+    """Cut along the token axis: the second one of embeddings, also of those for each layer, and the last one of
+    everything else that has tokens. Masks also cover what comes before."""
     if isinstance(value, dict):  # a mask for each kind of layer
         return {key: _cut(name, part, length, start, stop) for key, part in value.items()}
-    if name == "inputs_embeds":
-        return value[:, start:stop]
+    if name in ("inputs_embeds", "per_layer_inputs"):
+        return None if value is None else value[:, start:stop]
     if not isinstance(value, Tensor) or value.shape[-1] != length:
         return value
     if name != "attention_mask":

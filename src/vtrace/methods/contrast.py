@@ -16,7 +16,7 @@ import torch
 
 from ..attribution.findings.contrast import Contrast, contrast_of
 from ..attribution.pairwise import centre_values, stacked_edges
-from ..errors import InputError, running
+from ..errors import InputError, ModelError, running
 from ..lvlm.gradients import Graph
 from ..lvlm.model import Lvlm
 from ..tracing.alternative import with_alternative
@@ -35,7 +35,9 @@ class SignedEvidence(NamedTuple):
     log_likelihood: float
 
 
-def contrast(lvlm: Lvlm, trace: Trace, against: str, target: TargetSpec = "answer", method: str = "vtrace") -> Contrast:
+def contrast(
+    lvlm: Lvlm, trace: Trace, against: str, target: TargetSpec = "answer", method: str | None = None
+) -> Contrast:
     """Why does the response say this, and not `against`?
 
     Args:
@@ -43,9 +45,11 @@ def contrast(lvlm: Lvlm, trace: Trace, against: str, target: TargetSpec = "answe
         trace: its frozen response, from `trace`.
         against: what it could have said instead of the target.
         target: the part of the response that the alternative replaces: one run of tokens.
-        method: "vtrace", or one of the methods whose scores have a sign: gradient, ig, attnlrp, loo.
+        method: "vtrace", or one of the methods whose scores have a sign: gradient, ig, attnlrp, loo. Default: vtrace,
+            or gradient for hybrid decoders, in which some layers have no attention.
     """
-    evidence_by = _signed_method(method)
+    method = method or ("gradient" if lvlm.seam.hybrid else "vtrace")
+    evidence_by = _signed_method(method, lvlm)
     found = find_target(trace, target)
     if found.positions[0] == trace.prompt_length:
         raise InputError(f"nothing comes before {found.name}; contrast a part of the response, such as target answer")
@@ -62,9 +66,11 @@ def contrast(lvlm: Lvlm, trace: Trace, against: str, target: TargetSpec = "answe
     return contrast_of(text, against.strip(), method, own, alternative, likelihoods, trace.inputs)
 
 
-def _signed_method(method: str) -> Callable[[TraceSession, Target], SignedEvidence]:
+def _signed_method(method: str, lvlm: Lvlm) -> Callable[[TraceSession, Target], SignedEvidence]:
     find_method(method)
     if method == "vtrace":
+        if lvlm.seam.hybrid:
+            raise ModelError("vtrace contrasts answers only where all layers have attention; use gradient, ig or loo")
         return written_evidence
     if method not in SIGNED:
         raise InputError(f"scores of {method} have no sign; contrast answers by one of: vtrace, {', '.join(SIGNED)}")

@@ -17,6 +17,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..attribution.result import Attribution
 from ..system.text_colours import FAINT, INK
+from ..tracing.spans import shown_words
 from ..types import Box, Kind, Panel, Trace, Word
 from ..viewer.palette import STOPS, colour, ink
 from .scale import Scale
@@ -156,7 +157,7 @@ def layout(
     for kind in kinds:
         lines += [[PlacedWord(0.0, kind.upper(), 0.0, None, False)], []]
         x = 0.0
-        for word in (w for w in trace.words if w.kind == kind and not w.text.startswith("<|")):
+        for word in shown_words(trace, kind):
             size = measure(word.text)
             x += 0 if x == 0 or _is_glued(trace, word) else BLANK
             if x > 0 and (x + size > width or _begins_line(trace, word)):

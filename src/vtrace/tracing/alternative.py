@@ -8,7 +8,7 @@ from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..types import Example, Target, Trace
 from .generate import Reply, retrace
-from .prompt import refuse_placeholders
+from .user_text import check_user_text
 
 
 def with_alternative(lvlm: Lvlm, trace: Trace, target: Target, text: str) -> Trace:
@@ -35,7 +35,7 @@ def with_alternative(lvlm: Lvlm, trace: Trace, target: Target, text: str) -> Tra
 def _alternative_ids(lvlm: Lvlm, trace: Trace, first: int, text: str) -> list[int]:
     """Tokens of the alternative, read behind the text before it, with the blanks of what it replaces."""
     text = unicodedata.normalize("NFC", text).strip()
-    refuse_placeholders(lvlm, text, "alternative")
+    check_user_text(lvlm, text, "alternative")
     said = trace.text[slice(*trace.offsets[first])]
     blank = said[: len(said) - len(said.lstrip())]
     before = trace.text[trace.offsets[max(first - 4, trace.prompt_length)].start : trace.offsets[first].start]

@@ -109,9 +109,8 @@ class Perturbation:
         states: Sequence[Collection[int]],
     ) -> list[list[int]]:
         seam, arguments = self.lvlm.seam, self.arguments(states)
-        prompts = arguments["inputs_embeds"][:, : self.trace.prompt_length]
         replies: list[list[int]] = [[] for _ in states]
-        for row, token in decode_greedily(seam, blank, prompts, seam.family.extras(arguments), ends):
+        for row, token in decode_greedily(seam, arguments, self.trace.prompt_length, blank, ends):
             replies[row].append(token)
             if listen and len(states) == 1:
                 listen(replies[0])

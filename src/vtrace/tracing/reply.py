@@ -11,7 +11,8 @@ import torch
 from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..types import Example, Finish, ProcessedPrompt
-from .prompt import refuse_placeholders
+from .prompt import check_length, check_response_ids
+from .user_text import check_user_text
 
 MAX_NEW_TOKENS = 2048
 
@@ -64,12 +65,7 @@ def known_reply(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> Reply 
         reply = supplied_reply(lvlm, example.response)
     else:
         return None
-    length = len(prompt.ids) + len(reply.ids)
-    if length > lvlm.context:
-        raise InputError(
-            f"prompt and response have {length} tokens, "
-            f"more than the model's context of {lvlm.context}; shorten the response"
-        )
+    check_length(lvlm, len(prompt.ids) + len(reply.ids))
     return reply
 
 
@@ -78,7 +74,7 @@ def supplied_reply(lvlm: Lvlm, response: str) -> Reply:
     response = unicodedata.normalize("NFC", response).strip()
     if not response:
         raise InputError("the supplied response is empty")
-    refuse_placeholders(lvlm, response, "response")
+    check_user_text(lvlm, response, "response")
     tokenizer = lvlm.processor.tokenizer
     ids = tokenizer(response, add_special_tokens=False)["input_ids"]
     return Reply([*ids, tokenizer.eos_token_id], "supplied", decode_reply(lvlm, ids) == response)
@@ -86,12 +82,7 @@ def supplied_reply(lvlm: Lvlm, response: str) -> Reply:
 
 def sampled_reply(lvlm: Lvlm, ids: Sequence[int]) -> Reply:
     """Tokens that were sampled elsewhere, checked to be some that this model can read in a response."""
-    size = lvlm.model.get_input_embeddings().num_embeddings
-    if wrong := [token for token in ids if not 0 <= token < size]:
-        raise InputError(f"the response has a token {wrong[0]}, but {lvlm.name} has only {size}; was it another model?")
-    pictures = {lvlm.image_token_id, getattr(lvlm.model.config, "video_token_id", None)}
-    if pictures & set(ids):
-        raise InputError("the response has the token of a picture or video, which the model would look for; remove it")
+    check_response_ids(lvlm, ids)
     return Reply(list(ids), "stop" if ids[-1] in end_tokens(lvlm) else "length")
 
 

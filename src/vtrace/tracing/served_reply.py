@@ -12,8 +12,9 @@ from PIL import Image
 from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..types import Example, Finish
-from .prompt import prompt_messages, refuse_placeholders
+from .prompt import prompt_messages
 from .reply import Reply, decode_reply, end_tokens, sampled_reply
+from .user_text import check_user_text
 
 _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length"}
 
@@ -55,7 +56,7 @@ def served_reply(lvlm: Lvlm, completion: Mapping[str, Any]) -> Reply:
         raise InputError("the server split the reasoning off the response; start it without a reasoning parser")
     if not isinstance(text, str) or not text.strip():
         raise InputError("the server sent an empty response")
-    refuse_placeholders(lvlm, text, "response")
+    check_user_text(lvlm, text, "response")
     ids = lvlm.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
     return _ended(lvlm, ids, finish, decode_reply(lvlm, ids) == text and _counts_agree(completion, ids, finish))
 

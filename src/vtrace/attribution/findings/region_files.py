@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import InputError, first_line
-from ...system.files import read_json
+from ...system.json_reader import read_json
 from ...types import Trace
 from .regions import Region, box_region, mask_region, picture_size
 

@@ -18,7 +18,7 @@ def contrast_parts(attribution: Attribution, contrast: Contrast, count: int) -> 
     yield Text(f"Why “{contrast.answer}” and not “{contrast.against}”?", "bold")
     yield Text(
         f"Log-likelihood after the same reasoning: {contrast.log_likelihood:.2f} and "
-        f"{contrast.against_log_likelihood:.2f} nats."
+        f"{contrast.against_log_likelihood:.2f} nats. Method: {contrast.method}."
     )
     yield _table(attribution, contrast, count)
 
