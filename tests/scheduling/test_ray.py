@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -171,7 +172,9 @@ def test_without_an_address_ray_starts_for_this_run_even_beside_another_cluster(
     code = "import sys; from support.light_work import light; from vtrace.scheduling.ray_pool import RayPool; "
     code += "pool = RayPool(light()); import ray; address = ray.get_runtime_context().gcs_address; "
     code += "pool.close(); print(address, file=sys.stderr)"
-    assert in_a_process(code) != cluster
+    address = in_a_process(code)
+    assert re.fullmatch(r"[\d.]+:\d+", address)
+    assert address != cluster
 
 
 def test_another_version_of_ray_is_one_line(cluster):
