@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -167,6 +168,15 @@ def test_a_cluster_that_is_not_there_is_one_line():
         RayPool(light(), "127.0.0.1:1")
 
 
+def test_without_an_address_ray_starts_for_this_run_even_beside_another_cluster(cluster):
+    code = "import sys; from support.light_work import light; from vtrace.scheduling.ray_pool import RayPool; "
+    code += "pool = RayPool(light()); import ray; address = ray.get_runtime_context().gcs_address; "
+    code += "pool.close(); print(address, file=sys.stderr)"
+    address = in_a_process(code)
+    assert re.fullmatch(r"[\d.]+:\d+", address)
+    assert address != cluster
+
+
 def test_another_version_of_ray_is_one_line(cluster):
     """A fake: this process claims another version. What it meets then is Ray's own check."""
     code = "import ray; ray.__version__ = '1.2.3'; "
@@ -179,6 +189,7 @@ def test_another_version_of_ray_is_one_line(cluster):
 
 def in_a_process(code: str) -> str:
     """The last line that a process with this code prints."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     return done.stderr.strip().splitlines()[-1]

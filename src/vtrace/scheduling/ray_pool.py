@@ -99,7 +99,8 @@ def _connect(ray: Any, address: str | None, logs: bool) -> None:
     own: dict[str, Any] = {} if address else {"object_store_memory": _OBJECT_STORE, "include_dashboard": False}
     level = "WARNING" if logs else "ERROR"
     try:
-        ray.init(address=address, log_to_driver=logs, logging_level=level, configure_logging=logs, **own)
+        # "local": a cluster of its own, even if another one runs on this machine
+        ray.init(address=address or "local", log_to_driver=logs, logging_level=level, configure_logging=logs, **own)
     except Exception as error:  # Ray raises a different class for each thing that can be wrong with a cluster
         raise InputError(_connection_problem(address, str(error))) from error
     # Ray has no public switch for what it prints on stdout when an actor dies. The scheduler says it in one line.
