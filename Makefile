@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo credit-demo test test-fast test-busy test-gpu test-trl test-verl lint types docs pinhole pinhole-half card results bench browser clean
+.PHONY: demo credit-demo test test-fast test-hostile test-durability test-busy test-gpu test-trl test-verl lint types docs pinhole pinhole-half card results bench browser clean
 
 demo: .venv/installed
 	@mkdir -p out
@@ -23,6 +23,13 @@ test: .venv/installed-dev lint types browser
 
 test-fast: .venv/installed-dev
 	$(PYTEST) $(PARALLEL) -m "not slow and not browser"
+
+# `make test` has a part of both.
+test-hostile: .venv/installed-dev
+	VTRACE_HOSTILE=10000 $(PYTEST) -n auto --maxprocesses 8 tests/hostile
+
+test-durability: .venv/installed-dev
+	VTRACE_KILLS=50 $(PYTEST) -n auto --maxprocesses 2 tests/durability
 
 # Tests that must not depend on the speed of the machine, while four busy loops run.
 BUSY := $(BIN)/python scripts/busy.py 4 -- $(PYTEST) $(PARALLEL)

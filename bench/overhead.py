@@ -70,6 +70,7 @@ class Decoder(torch.nn.Module):
         config._attn_implementation = "sdpa"
         self.model = torch.nn.Module()
         self.model.language_model = AutoModel.from_config(config).eval()
+        self.dtype, self.device = self.model.language_model.dtype, self.model.language_model.device
 
     def get_input_embeddings(self):
         return self.model.language_model.embed_tokens

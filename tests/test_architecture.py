@@ -123,17 +123,19 @@ def test_no_module_imports_itself_on_a_detour():
     list(TopologicalSorter(graph).static_order())  # raises and names the modules of a loop
 
 
-def test_the_root_names_what_users_import_and_who_presents_results():
+def test_the_root_names_what_users_import_and_who_presents_and_verifies_results():
     """It stands above all rooms, and no room imports it. At once it imports next to nothing; it names the homes of the
-    public names, for when they are first used, and the presenter: results do not know the reports drawn from them."""
+    public names, for when they are first used, and the presenter and the verifier: results know neither the reports
+    drawn from them nor how they are put to the test."""
     import vtrace
 
     late = {*vtrace._HOME.values(), "report.save"}
     text = (ROOT / "__init__.py").read_text("utf-8")
+    provided = ("system.presentation", "system.verification")
     at_once = {node.module for node in parsed(ROOT / "__init__.py").body if isinstance(node, ast.ImportFrom)}
-    assert at_once == {"__future__", "importlib", "typing", "system.presentation", "system.version"}
+    assert at_once == {"__future__", "importlib", "typing", *provided, "system.version"}
     assert {target for target in imported(ROOT / "__init__.py") if target in MODULES} <= late | at_once
-    assert text.count("import_module(") == 2  # a public name, and the presenter
+    assert text.count("import_module(") == 3  # a public name, the presenter, and the verifier
     assert late <= set(MODULES)
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .system.presentation import present_with
+from .system.presentation import PRESENTER
+from .system.verification import VERIFIER
 from .system.version import __version__
 
 if TYPE_CHECKING:
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from .benchmarks.embedded import example as example
     from .credit.credit import Credit as Credit
     from .errors import VTraceError as VTraceError
+    from .faithfulness.verify import verify as verify
+    from .faithfulness.what_if import what_if as what_if
     from .lvlm.load import load as load
     from .lvlm.model import Lvlm as Lvlm
     from .methods.comparison import Comparison as Comparison
     from .methods.comparison import compare as compare
+    from .methods.contrast import contrast as contrast
     from .methods.vtrace import attribute as attribute
     from .report.documents import read as read
     from .report.save import save as save
@@ -40,6 +44,9 @@ _HOME = {
     "trace": "tracing.generate",
     "attribute": "methods.vtrace",
     "Attribution": "attribution.result",
+    "verify": "faithfulness.verify",
+    "what_if": "faithfulness.what_if",
+    "contrast": "methods.contrast",
     "compare": "methods.comparison",
     "Comparison": "methods.comparison",
     "read": "report.documents",
@@ -68,4 +75,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-present_with(lambda: import_module(".report.save", __name__))
+PRESENTER.by(lambda: import_module(".report.save", __name__))
+VERIFIER.by(lambda: import_module(".faithfulness.verify", __name__))

@@ -25,6 +25,11 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+def one_line(text: object) -> str:
+    """A message on one line: line breaks and control characters, which a file name can contain, are written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text).strip())
+
+
 _NO_MEMORY = ("out of memory", "can't allocate", "not enough memory")
 _LOST = ("closed by peer", "connection reset by peer", "nccl", "timed out waiting")
 _NOT_SUPPORTED = ("not implemented for", "not supported on", "no kernel image", "could not run 'aten::")

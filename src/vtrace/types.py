@@ -12,6 +12,7 @@ Kind = Literal["image", "question", "template", "response"]  # what a position o
 Role = Literal["user", "assistant"]
 Finish = Literal["stop", "length", "supplied"]  # ended by the model, cut off at the token budget, given by the user
 ReadAt = Literal["predictor", "token"]  # where a target is read: one position before its tokens, or at them
+Setting = Literal["image", "question", "joint"]  # which inputs are perturbed or hidden
 AnswerKind = Literal["words", "phrase", "choice", "maths", "yesno"]  # how an answer is graded
 
 

@@ -24,7 +24,8 @@ def literal(attribution, lvlm, target_positions, gamma=1.0, back=1):
 
     def logp(positions):
         padded = lvlm.seam.pad(arguments, [positions])
-        return float(lvlm.seam.log_probabilities(padded, ids, trace.prompt_length).sum())
+        tokens = [p - trace.prompt_length for p in target_positions]
+        return float(lvlm.seam.log_probabilities(padded, ids, trace.prompt_length)[0, tokens].sum())
 
     clean = logp([])
     damage = [clean - logp(positions) for positions in (image, text, image + text)]
@@ -141,12 +142,16 @@ def test_every_switch_changes_the_scores(pinhole, trace, attribution):
         assert other.options == {**attribution.options, **option}
 
 
-def test_calibration_can_be_measured_on_the_target(pinhole, trace):
-    whole = vtrace.attribute(pinhole, trace, "answer")
-    own = vtrace.attribute(pinhole, trace, "answer", calibrate_on="target")
+def test_calibration_measures_the_target_unless_the_papers_way_is_asked_for(pinhole, trace):
+    own = vtrace.attribute(pinhole, trace, "answer")
+    paper = vtrace.attribute(pinhole, trace, "answer", calibrate_on="response")
+    whole = vtrace.attribute(pinhole, trace, "response")
     assert own.calibration.joint_damage < whole.calibration.joint_damage
-    same = vtrace.attribute(pinhole, trace, "response", calibrate_on="target")
-    assert same.calibration.joint_damage == pytest.approx(whole.calibration.joint_damage)
+    assert paper.calibration.joint_damage == whole.calibration.joint_damage
+    assert whole.retarget("answer").calibration == own.calibration
+    np.testing.assert_array_equal(
+        vtrace.attribute(pinhole, trace, "response", calibrate_on="response").scores, whole.scores
+    )
 
 
 @pytest.mark.parametrize(

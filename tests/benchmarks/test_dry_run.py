@@ -82,7 +82,7 @@ def day_one(home, tmp_path_factory):
 def test_the_whole_command_measures_every_method_on_what_can_be_measured(day_one):
     folder, done = day_one
     assert done.stdout.strip() == "runs/mmstar-Qwen3-VL-8B-Instruct/run.sqlite"
-    assert "vtrace: left out 1: the picture cannot be decoded: image file is truncated\n" in done.stderr
+    assert "vtrace: left out 1: cannot read the picture: image file is truncated; " in done.stderr
     run = read_run(folder / "runs" / "mmstar-Qwen3-VL-8B-Instruct")
     assert [row["key"] for row in run.rows.item] == ["0", "2"]
     assert {row["method"] for row in run.rows.result} == set(METHODS)
@@ -106,7 +106,7 @@ def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(r
     assert "Paper: its numbers for this model and benchmark." in text
     assert "Answers: 0 of 2 correct, 2 unparsed." in text
     assert "Left out: 1 of 3 items." in text
-    assert "Left out 1: the picture cannot be decoded: " in text
+    assert "Left out 1: cannot read the picture: " in text
 
 
 def test_a_benchmark_that_is_not_there_is_one_line(run, tmp_path, monkeypatch):
@@ -223,7 +223,8 @@ def test_logs_that_do_not_fit_are_refused(tmp_path):
     for text, message in (
         (logged(3, "A"), "has an item 3, but mmstar has only 3; the log belongs to another benchmark or split"),
         ('{"target": "A"}', "line 1 of .* is not a sample of lmms-eval: 'doc_id'"),
-        ("nonsense", "line 1 of .* is not a sample of lmms-eval"),
+        ("nonsense", "line 1 of .* is not JSON"),
+        ("5", "line 1 of .* is not a sample of lmms-eval"),
         (logged(0, "A", ""), "line 1 of .* has no response"),
         ("\n", "has no samples"),
     ):
@@ -233,7 +234,7 @@ def test_logs_that_do_not_fit_are_refused(tmp_path):
     log.write_text(logged(0, "B"))
     with pytest.raises(InputError, match="the right answer is 'B' in the log and 'A' in the benchmark"):
         with_samples(benchmark, log).example(0)
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="there is no file"):
         read_samples(tmp_path / "nowhere.jsonl")
 
 

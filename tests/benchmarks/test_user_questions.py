@@ -49,7 +49,7 @@ def test_user_questions_come_from_csv_jsonl_or_files_beside_each_other(tmp_path)
     [
         ("q.csv", "picture,question\na.png,?\n", "q.csv has no column 'image'; it has: picture, question"),
         ("q.csv", "image,question\n", "has no questions"),
-        ("q.jsonl", '{"image": "a.png", "question": "?"}\n{', "line 2 of .* is not JSON"),
+        ("q.jsonl", "{", "line 1 of .* is not JSON"),
         ("q.jsonl", "[1]", "line 1 of .* is not an object"),
         ("q.csv", b"image,question\n\xff,?", "is not UTF-8"),
     ],
@@ -70,10 +70,10 @@ def test_own_rows_that_cannot_be_used_are_left_out_one_by_one(tmp_path):
         benchmark.example(1)
 
 
-def test_a_damaged_row_of_a_tolerated_table_is_left_out_alone(tmp_path):
+def test_a_damaged_row_is_left_out_alone(tmp_path):
     (tmp_path / "a.png").write_bytes(png())
     (tmp_path / "q.jsonl").write_text('{"image": "a.png", "question": "?"}\n{\n{"image": "a.png"}\n')
-    benchmark = open_user_questions(tmp_path / "q.jsonl", strict=False)
+    benchmark = open_user_questions(tmp_path / "q.jsonl")
     assert (benchmark.size, benchmark.example(0).question) == (3, "?")
     with pytest.raises(InputError, match=r"line 2 of .*q.jsonl is not JSON"):
         benchmark.example(1)
@@ -89,3 +89,54 @@ def test_tokens_of_responses_come_from_a_list_or_its_text(tmp_path):
     assert benchmark.example(1).response_ids == ()
     with pytest.raises(InputError, match="response_ids is not a list of token numbers"):
         benchmark.example(2)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ('{"image": 5, "question": "?"}', "'5' is neither a text nor a list"),
+        ('{"image": "a.png", "question": "?", "response": 5}', "the response is '5'; it must be a text"),
+        ('{"image": "a.png", "question": "?\\ud800"}', "half a character"),
+        ('{"image": "%s.png", "question": "?"}' % ("p" * 5000), "there is no picture at"),
+        ('{"image": "a.png", "question": %s}' % ("[" * 100_000), "nested too deeply"),
+        ('{"image": "a.png", "question": "?", "response_ids": [1, %s]}' % ("9" * 5000), "5000 digits"),
+        ('{"image": "a.png", "question": "?", "options": "[[[[1"}', "is not a list"),
+        (b'{"image": "a.png", "question": "\xff"}', "utf-8"),
+    ],
+    ids=["image", "response", "surrogate", "path", "deep", "digits", "options", "bytes"],
+)
+def test_one_odd_row_never_hides_the_others(tmp_path, row, reason):
+    (tmp_path / "a.png").write_bytes(png())
+    good = b'{"image": "a.png", "question": "?"}'
+    (tmp_path / "q.jsonl").write_bytes(b"\n".join([good, row if isinstance(row, bytes) else row.encode(), good]))
+    benchmark = find_benchmark(str(tmp_path / "q.jsonl"))
+    assert [benchmark.example(number).question for number in (0, 2)] == ["?", "?"]
+    with pytest.raises(InputError, match=reason):
+        benchmark.example(1)
+
+
+def test_valid_tables_are_read_whatever_their_separators_marks_and_lengths(tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    long = "long " * 50_000
+    lines = [{"image": "a.png", "question": "before\u2028after\x85end"}, {"image": "a.png", "question": long}]
+    text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    (tmp_path / "q.jsonl").write_text("\ufeff" + text, "utf-8")
+    (tmp_path / "q.csv").write_text(f'\ufeffimage,question\na.png,"{long}"\na.png\na.png,?,more\na.png,é\n', "utf-8")
+    own = find_benchmark(str(tmp_path / "q.jsonl"))
+    assert [own.example(number).question for number in range(2)] == [line["question"] for line in lines]
+    table = find_benchmark(str(tmp_path / "q.csv"))
+    assert table.example(0).question == long
+    assert table.example(1).question == ""
+    with pytest.raises(InputError, match=r"line 4 of .* has 3 cells, but there are only 2 columns"):
+        table.example(2)
+    assert table.example(3).question == "é"
+
+
+def test_a_text_beside_a_picture_that_is_not_utf8_is_left_out_alone(tmp_path):
+    for name, text in (("a", b"What?"), ("b", "é".encode("latin-1"))):
+        (tmp_path / f"{name}.png").write_bytes(png())
+        (tmp_path / f"{name}.txt").write_bytes(text)
+    pairs = find_benchmark(str(tmp_path))
+    assert pairs.example(0).question == "What?"
+    with pytest.raises(InputError, match=r"b\.txt is not UTF-8"):
+        pairs.example(1)

@@ -241,13 +241,18 @@ def test_out_of_memory_is_one_line(run, monkeypatch, error):
     assert "out of memory" in err
 
 
-def test_a_bug_of_ours_is_not_dressed_up(run, monkeypatch):
+def test_a_bug_of_ours_is_one_line_with_the_path_of_its_traceback(run, monkeypatch, tmp_path):
     def stumble(*_, **__):
         raise RuntimeError("shapes do not match")
 
     monkeypatch.setattr("vtrace.attribution.pairwise.PairwiseMatrix.add", stumble)
-    with pytest.raises(RuntimeError, match="shapes do not match"):
-        run("explain")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code, out, err = run("explain")
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert "an error inside VTrace (RuntimeError: shapes do not match)" in err
+    (log,) = tmp_path.iterdir()
+    assert str(log) in err
+    assert "in stumble" in log.read_text()
 
 
 def test_doctor_prints_what_a_run_needs(run, wide):

@@ -11,12 +11,16 @@ import pytest
 
 import vtrace
 from support.dataset_files import png
+from vtrace.benchmarks.registry import find_benchmark
 from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import from_trace
 from vtrace.credit.stored_responses import find_responses, model_of
 from vtrace.credit.weight_file import check_weight_file, write_weights
 from vtrace.credit.weight_rows import CreditReport, WeightRow, credited_rows, weight_row
 from vtrace.errors import InputError, ModelError
+from vtrace.faithfulness.freeze import freeze_responses
+from vtrace.faithfulness.plan import ResponsePlan
+from vtrace.faithfulness.traces import read_traces
 from vtrace.tracing.generate import trace as ask
 
 REASONED = "The red star is at row 1 column 2.\nFinal answer: red star"
@@ -175,3 +179,12 @@ def test_formats_of_files(tmp_path, monkeypatch):
     monkeypatch.setattr("vtrace.credit.parquet_rows.find_spec", lambda name: None)
     with pytest.raises(InputError, match="Parquet files need pyarrow; install it with: pip install pyarrow"):
         check_weight_file(tmp_path / "w.parquet")
+
+
+def test_responses_that_vtrace_trace_froze_can_be_credited(pinhole, tmp_path):
+    freeze_responses(pinhole, find_benchmark("shapes-dev"), ResponsePlan(), tmp_path, [0, 2])
+    responses = find_responses([tmp_path])
+    assert ([response.key for response in responses], model_of(responses)) == (["dev-00000", "dev-00002"], "pinhole")
+    rows = list(credited_rows(pinhole, responses, Credit(), CreditReport()))
+    assert [row["status"] for row in rows] == ["assigned", "assigned"]
+    assert [row["response_ids"] for row in rows] == [found.ids for found in read_traces(tmp_path).responses.values()]

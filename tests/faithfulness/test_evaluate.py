@@ -202,15 +202,36 @@ def test_an_item_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path
     assert [row["key"] for row in run.rows.item] == ["dev-00001"]
 
 
-@pytest.mark.parametrize("place", ["vtrace.faithfulness.freeze.generate_reply", "vtrace.faithfulness.item.run_method"])
-def test_a_bug_of_ours_is_no_failure_of_an_item(pinhole, tmp_path, monkeypatch, place):
+@pytest.mark.parametrize(
+    ("place", "failures"),
+    [
+        ("vtrace.tracing.batch.decode_side_by_side", 2),
+        ("vtrace.faithfulness.item.run_method", 1),
+    ],  # a batch, then alone
+)
+def test_a_bug_of_ours_on_one_item_is_logged_and_the_run_goes_on(pinhole, tmp_path, monkeypatch, place, failures):
+    """Its reason is counted in the table, and its traceback is in the folder of the run."""
+    module, name = place.rsplit(".", 1)
+    right, calls = getattr(sys.modules[module], name), []
+
     def wrong(*args, **kwargs):
-        raise RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
+        calls.append(1)
+        if len(calls) <= failures:
+            raise TypeError("The size of tensor a (3) must match the size of tensor b (4)")
+        return right(*args, **kwargs)
 
     monkeypatch.setattr(place, wrong)
-    with pytest.raises(RuntimeError, match="The size of tensor a"):
-        evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=1)
-    assert read_run(tmp_path).rows == RunRows()
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=2)
+    run = read_run(tmp_path)
+    assert [row["key"] for row in run.rows.item] == ["dev-00001"]
+    reason = "an error inside VTrace (TypeError: The size of tensor a (3) must match the size of tensor b (4))"
+    assert f"Left out 1: {reason}; see errors.log" in markdown(tabulate(run))
+    log = (tmp_path / "errors.log").read_text()
+    assert "item dev-00000\nTraceback" in log
+    assert "in wrong" in log
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=2)  # tries it again
+    assert len(read_run(tmp_path).rows.item) == 2
+    assert read_run(tmp_path).rows.left_out == []
 
 
 def test_a_rerun_that_fails_loses_nothing_and_leaves_nothing_out(pinhole, run_folder, tmp_path, monkeypatch):
@@ -239,14 +260,14 @@ def test_progress_begins_with_what_is_there_already(pinhole, run_folder, tmp_pat
         said.append((done, total, label))
 
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=4, progress=note)
-    assert said == [(0, 1, "asking dev-00003"), (1, 1, ""), (3, 4, "dev-00003"), (4, 4, "")]
+    assert said == [(0, 1, "asking"), (1, 1, "asking"), (3, 4, "dev-00003"), (4, 4, "")]
 
 
 def test_a_response_for_which_memory_does_not_suffice_is_left_out(pinhole, tmp_path, monkeypatch):
-    def generate_reply(*args, **kwargs):
+    def decode(*args, **kwargs):
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
-    monkeypatch.setattr("vtrace.faithfulness.freeze.generate_reply", generate_reply)
+    monkeypatch.setattr("vtrace.tracing.batch.decode_side_by_side", decode)
     evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=1)
     (row,) = read_run(tmp_path).rows.left_out
     assert row["reason"] == "the response: out of memory; use a shorter response or a smaller picture"
@@ -329,8 +350,8 @@ def test_items_that_cannot_be_measured_are_recorded_with_their_reason(pinhole, t
         ({"methods": ("nope",)}, "unknown method"),
         ({"options": {"ifr": {"aggregate": "span"}}}, "not among the methods"),
         ({"options": {"random": {"colour": 1}}}, "has no option"),
-        ({"blur": 0.0}, "blur radius must be positive, not 0"),
-        ({"steps": 0}, "a curve needs at least 1 step, not 0"),
+        ({"blur": 0.0}, "blur radius must be positive and at most 10.0, not 0"),
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
     ],
 )
 def test_a_plan_that_cannot_work_is_refused_before_anything_runs(change, message):

@@ -13,7 +13,7 @@ import vtrace
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import ModelError
 from vtrace.faithfulness.curves import curve_of, groups_of, mass_of, ranked, states_of
-from vtrace.faithfulness.likelihoods import ResponseLikelihoods
+from vtrace.faithfulness.likelihoods import ResponseLikelihoods, hideable_positions
 from vtrace.methods.registry import run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.perturbation import Perturbation
@@ -41,7 +41,7 @@ def test_likelihoods_equal_one_plain_pass_over_a_picture_composed_in_pixels(pinh
 def test_the_ends_are_the_clean_and_the_fully_perturbed_likelihood(pinhole, trace, attribution, pinhole_session):
     likelihoods = ResponseLikelihoods(pinhole_session)
     curves = likelihoods.curves([attribution.scores], ("joint",), steps=2)[0]
-    clean, perturbed = likelihoods.measure([frozenset(), frozenset(likelihoods.positions("joint"))])
+    clean, perturbed = likelihoods.measure([frozenset(), frozenset(hideable_positions(likelihoods.trace, "joint"))])
     logs = pinhole.seam.log_probabilities(encode_trace(pinhole, trace), torch.tensor(trace.ids), trace.prompt_length)
     assert clean == pytest.approx(logs.mean().exp().item(), rel=1e-5)
     assert perturbed < clean
@@ -56,7 +56,7 @@ def test_curves_that_are_followed_no_further_than_needed_equal_those_of_every_st
     likelihoods, whole = ResponseLikelihoods(pinhole_session), ResponseLikelihoods(pinhole_session)
     for scores, found in zip(rankings, likelihoods.curves(rankings), strict=True):
         for (setting, mode), curve in found.items():
-            groups = groups_of(ranked(scores, whole.positions(setting)))
+            groups = groups_of(ranked(scores, hideable_positions(trace, setting)))
             expected = curve_of(whole.measure(states_of(groups, mode)), mass_of(scores, groups), mode)
             np.testing.assert_allclose(curve.response, expected.response, atol=1e-5)
             assert (curve.rise, curve.mas) == pytest.approx((expected.rise, expected.mas), abs=1e-5)

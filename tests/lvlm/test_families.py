@@ -26,6 +26,7 @@ from vtrace.lvlm.families.refused import REFUSED
 from vtrace.lvlm.families.supported import FAMILIES, family_of, has_pictures, image_text_types
 from vtrace.lvlm.mixer import mixer_of
 from vtrace.methods.session import TraceSession
+from vtrace.tracing.generate import end_tokens
 from vtrace.tracing.perturbation import Perturbation
 from vtrace.tracing.pictures import blur
 from vtrace.tracing.prompt import encode_trace, process, processed_prompt, trace_inputs
@@ -344,3 +345,25 @@ def test_a_batch_of_rollouts_is_credited_like_one_at_a_time(lvlm, trace):
             assert credit.status == alone.status == "assigned"
             np.testing.assert_allclose(credit.scores, alone.scores, rtol=1e-4, atol=1e-7)
             np.testing.assert_allclose(credit.weights, alone.weights)
+
+
+def test_prompts_with_hidden_inputs_are_answered_greedily(lvlm):
+    """With nothing hidden token by token as by the model's own `generate`, also in a batch with other states."""
+    trace = vtrace.trace(lvlm, picture(), QUESTION, max_new_tokens=12)
+    frozen, image = list(trace.ids[trace.prompt_length :]), trace.positions("image")
+    perturbation = Perturbation(lvlm, trace, radius=0.2)
+    states = [image, [], [*image[:3], *trace.positions("question")]]
+    hidden, clean, _ = perturbation.generate(states, len(frozen), end_tokens(lvlm))
+    assert clean == frozen
+    soft = vtrace.trace(lvlm, blur(trace.images, 0.2)[0], QUESTION, max_new_tokens=len(frozen))
+    assert hidden == list(soft.ids[soft.prompt_length :])
+
+
+def test_two_answers_are_contrasted(lvlm, trace):
+    """Along the centred writes, or by the gradient where some layers have no attention."""
+    found = vtrace.contrast(lvlm, trace, "here")
+    assert found.method == ("gradient" if lvlm.seam.hybrid else "vtrace")
+    assert np.abs(found.scores[trace.inputs]).sum() == pytest.approx(1)
+    if lvlm.seam.hybrid:
+        with pytest.raises(vtrace.VTraceError, match="only where all layers have attention; use gradient"):
+            vtrace.contrast(lvlm, trace, "here", method="vtrace")

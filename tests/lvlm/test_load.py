@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +15,7 @@ import torch
 
 import vtrace
 from vtrace.errors import ModelError
-from vtrace.lvlm.checkpoint import find_checkpoint
+from vtrace.lvlm.checkpoint import EMBEDDED, find_checkpoint
 
 
 def rank_correlation(one, other) -> float:
@@ -54,10 +59,12 @@ def test_quantising_without_the_package_says_what_to_install(monkeypatch):
 
 
 def test_a_hub_id_can_end_in_a_revision(tmp_path):
-    assert find_checkpoint("Qwen/Qwen3-VL-4B-Instruct@main") == ("Qwen/Qwen3-VL-4B-Instruct", {"revision": "main"})
-    assert find_checkpoint("Qwen/Qwen3-VL-4B-Instruct") == ("Qwen/Qwen3-VL-4B-Instruct", {})
+    plain = {"trust_remote_code": False}
+    name = "Qwen/Qwen3-VL-4B-Instruct"
+    assert find_checkpoint(f"{name}@main") == (name, {**plain, "revision": "main"})
+    assert find_checkpoint(name) == (name, plain)
     (tmp_path / "a@b").mkdir()
-    assert find_checkpoint(str(tmp_path / "a@b")) == (str(tmp_path / "a@b"), {})
+    assert find_checkpoint(str(tmp_path / "a@b")) == (str(tmp_path / "a@b"), plain)
 
 
 def test_the_revision_reaches_every_part(monkeypatch, pinhole):
@@ -132,3 +139,38 @@ def test_a_configuration_that_is_not_json(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "unheard_of"}))
     with pytest.raises(ModelError, match="unheard_of"):
         vtrace.load(tmp_path)
+
+
+@pytest.fixture(params=["unknown", "qwen3_vl"])
+def foreign(request, tmp_path):
+    """A checkpoint that brings code of its own, which writes a file when it runs."""
+    folder = tmp_path / "model"
+    shutil.copytree(EMBEDDED["pinhole"], folder)
+    code = f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: pass\n"
+    (folder / "own.py").write_text(code)
+    names = ("AutoConfig", "AutoModelForImageTextToText", "AutoProcessor", "AutoTokenizer", "AutoImageProcessor")
+    for file in ("config.json", "processor_config.json", "tokenizer_config.json", "preprocessor_config.json"):
+        if (folder / file).exists():
+            settings = json.loads((folder / file).read_text())
+            settings["auto_map"] = dict.fromkeys(names, "own.Own")
+            if file == "config.json":
+                settings["model_type"] = request.param
+            (folder / file).write_text(json.dumps(settings))
+    return folder
+
+
+def test_code_in_a_checkpoint_is_never_run_and_nobody_is_asked(foreign, tmp_path):
+    """On a terminal, with a user who would answer yes."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "vtrace.cli", "explain", "--model", str(foreign), "--json", "-", "--quiet"]
+    os.write(ours, b"y\n" * 8)
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=300)
+    os.close(ours)
+    os.close(theirs)
+    assert not (tmp_path / "ran").exists()
+    assert "[y/N]" not in done.stdout + done.stderr
+    if foreign.joinpath("config.json").read_text().find('"unknown"') > 0:
+        assert (done.returncode, done.stderr.count("\n")) == (3, 1), done.stderr
+        assert "needs code of its own, which VTrace never runs" in done.stderr
+    else:  # transformers has a class for it, which is used instead
+        assert done.returncode == 0, done.stderr

@@ -111,10 +111,15 @@ def test_an_eager_model_is_instrumented_the_same_way(pinhole, trace):
     torch.testing.assert_close(found, expected)
 
 
-def test_kernels_that_are_not_a_plain_softmax_are_refused(pinhole, trace, monkeypatch):
-    arguments = {**encode_trace(pinhole, trace), "softcap": 30.0}
-    with pytest.raises(ModelError, match="soft-capping"), pinhole.seam.capture(lambda layer: None):
-        pinhole.seam.decoder(**arguments)
+def test_a_gate_that_cannot_be_read_is_refused(pinhole, trace):
+    arguments = encode_trace(pinhole, trace)
+    projection = pinhole.seam.decoder.layers[1].self_attn.o_proj
+    hook = projection.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,))
+    try:
+        with pytest.raises(ModelError, match="layer 1 has a gate or a norm"), pinhole.seam.capture(lambda layer: None):
+            pinhole.seam.decoder(**arguments)
+    finally:
+        hook.remove()
 
 
 def test_attention_that_bypasses_the_interface_is_refused(pinhole):

@@ -140,8 +140,8 @@ def test_console_prints_ranking_shares_status_and_answer(attribution):
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        (111.5, "lowers the log-likelihood of the response by 111.5 nats, hiding the question by 90.0."),
-        (-1.2, "raises the log-likelihood of the response by 1.2 nats, hiding the question lowers it by 90.0."),
+        (111.5, "lowers the log-likelihood of the target by 111.5 nats, hiding the question by 90.0."),
+        (-1.2, "raises the log-likelihood of the target by 1.2 nats, hiding the question lowers it by 90.0."),
     ],
 )
 def test_calibration_is_said_in_one_sentence_with_the_rest_on_demand(attribution, damage, expected):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from support.evaluating import PLAN
+from support.evaluation_workers import ITEMS, evaluation, lives, opened, recipe_of, stopped, table_of
 from support.light_work import light
 from support.random_kills import RandomKills
+from support.waiting import wait_until
+from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError, ModelError
+from vtrace.faithfulness.run import evaluate, evaluate_on
+from vtrace.faithfulness.store import read_run
 from vtrace.scheduling.ray_pool import RayPool
 from vtrace.scheduling.scheduler import Scheduler
 from vtrace.scheduling.tasks import Done, Failed, Task
@@ -96,6 +103,55 @@ def test_workers_that_ray_has_no_room_for_are_not_waited_for(scheduled):
     """Two CPUs are there: of five workers, two do all the work."""
     outcomes = list(scheduled(workers=5).run(squares(40)))
     assert len(outcomes) == 40
+
+
+@pytest.fixture(scope="module")
+def whole(pinhole, tmp_path_factory):
+    """The folder of a run in one process."""
+    folder = tmp_path_factory.mktemp("whole")
+    evaluate(pinhole, find_benchmark("shapes-dev"), PLAN, folder, limit=ITEMS)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_run_whose_workers_are_killed_has_the_table_of_one_process(cluster, whole, tmp_path):
+    kill = RandomKills(3, every=2)
+    with opened(RayPool(recipe_of(), cluster), 2, notice=kill.notice) as engine:
+        evaluate_on(
+            engine, find_benchmark("shapes-dev"), PLAN, tmp_path, limit=ITEMS, progress=lambda *_: kill.sometimes()
+        )
+    assert kill.left == 0
+    assert table_of(tmp_path) == table_of(whole)
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_goes_on_with_other_numbers_of_workers(cluster, whole, tmp_path):
+    on_ray = ["--engine", "ray", "--address", cluster, "--cpus-per-worker", "0.5"]
+    code, workers, _ = stopped(evaluation(tmp_path, *on_ray, "--workers", "2"), 1, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    wait_until(lambda: not any(map(lives, workers)), "the end of workers without a driver")
+    first = len(read_run(tmp_path).rows.item)
+    assert 1 <= first < ITEMS
+    stopped(evaluation(tmp_path, *on_ray, "--workers", "3"), first + 1, signal.SIGKILL)
+    assert len(read_run(tmp_path).rows.item) > first
+    command = evaluation(tmp_path, *on_ray, "--workers", "1")
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tmp_path / "run.sqlite")
+    assert table_of(tmp_path) == table_of(whole)
+
+
+@pytest.mark.slow
+def test_what_cannot_work_is_one_line_of_the_command(cluster, tmp_path):
+    on_ray = ["--engine", "ray", "--address", cluster]
+    for options, code, line in (
+        (["--model", str(tmp_path / "nowhere")], 3, f"no worker can start: cannot find the model '{tmp_path}/nowhere'"),
+        (["--gpus-per-worker", "1"], 2, "no node of the Ray cluster has room for a worker with 1 CPUs and 1 GPUs"),
+    ):
+        done = subprocess.run(evaluation(tmp_path / "run", *on_ray, *options), capture_output=True, text=True)
+        assert done.returncode == code
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""
+        assert done.stderr.splitlines()[-1].startswith(f"vtrace: {line}")
 
 
 def test_a_cluster_without_capacity_is_one_line(cluster):

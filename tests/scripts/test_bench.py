@@ -92,6 +92,15 @@ def test_the_engine_measures_what_plain_passes_do():
 
 
 @pytest.mark.slow
+def test_batches_generate_the_same_tokens_faster():
+    facts = bench("generate.py", "--examples", "12", "--repeats", "1", "--clock", "processor")
+    for row in facts["rows"]:
+        assert row["same_tokens"] == row["examples"] == 12
+        assert row["ratio"] > 1  # both measured in one run; over 3 with more examples
+    assert facts["batch"] == 16
+
+
+@pytest.mark.slow
 @pytest.mark.browser
 def test_viewer_is_small_and_quick_at_1500_tokens(browser):  # the fixture skips where there is no Chromium
     found = bench("viewer.py", "--targets", "5")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
-from support.serving import Client, Gate, picture, serving
+from support.serving import Client, Gate, picture, served, serving
 from support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
@@ -54,28 +51,10 @@ def test_thirty_two_clients_are_all_served_with_no_error_but_429(pinhole, tmp_pa
         assert len(client.get("/api/explanations?count=200")[1]) == CLIENTS
 
 
-@contextmanager
-def process(tmp_path):
-    """`vtrace serve` as a user starts it."""
-    run = [sys.executable, "-m", "vtrace.cli", "serve", "--store", tmp_path / "history.sqlite", "--port", "0"]
-    run += ["--grace", str(PATIENCE)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    started = subprocess.Popen(
-        run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    )
-    try:
-        address = started.stdout.readline()
-        assert "http://127.0.0.1:" in address, started.stderr.read()
-        yield started, Client(int(address.rsplit(":", 1)[1].strip("/\n")))
-    finally:
-        started.kill()
-        started.communicate()
-
-
 @pytest.fixture
 def killed(tmp_path):
     """A server that was killed in the middle of its session: what had been finished, and what had not."""
-    with process(tmp_path) as (started, client):
+    with served(tmp_path) as (started, client):
         ids = [client.ask(example="test-00011", methods=["vtrace", "ifr"])[2]["id"] for _ in range(12)]
 
         def finished() -> list[str]:
@@ -90,7 +69,7 @@ def killed(tmp_path):
 
 def test_a_kill_and_a_restart_lose_no_finished_result(killed, tmp_path):
     ids, done = killed
-    with process(tmp_path) as (started, client):
+    with served(tmp_path) as (started, client):
         found = {one["id"]: one["status"] for one in client.get("/api/explanations")[1]}
         assert found.keys() == set(ids)
         assert {found[id] for id in done} == {"done"}
@@ -106,6 +85,8 @@ def test_a_kill_and_a_restart_lose_no_finished_result(killed, tmp_path):
         started.send_signal(signal.SIGTERM)
         err = started.communicate(timeout=PATIENCE)[1]
         assert "Traceback" not in err, err
+        assert started.returncode == 0
+    assert not (tmp_path / "history.sqlite-wal").exists(), "the history was closed"
     with closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
         found = dict(db.execute("SELECT id, status FROM explanation"))
     assert {found[id] for id in waiting} == {"done", "interrupted"}

@@ -5,6 +5,10 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 import uuid
 from contextlib import contextmanager
@@ -121,3 +125,31 @@ def serving(load, store: Path, runs: Path | None = None, token: str = "", **limi
         thread.join(2 * PATIENCE)
         service.history.close()
         assert not thread.is_alive()
+
+
+@contextmanager
+def served(folder: Path, *options: object, **environment: str):
+    """`vtrace serve` as a user starts it: the process and a client."""
+    run = [sys.executable, "-m", "vtrace.cli", "serve", "--store", folder / "history.sqlite", "--port", "0"]
+    run += ["--grace", str(PATIENCE), *map(str, options)]
+    started = subprocess.Popen(
+        run,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+    try:
+        address = started.stdout.readline()
+        assert "http://127.0.0.1:" in address, started.stderr.read()
+        yield started, Client(int(address.rsplit(":", 1)[1].strip("/\n")))
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def resident(process: int, field: str = "VmRSS") -> float:
+    """Resident memory of a process in megabytes; VmHWM is the highest so far."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(re.search(rf"{field}:\s*(\d+)", status)[1]) / 1000

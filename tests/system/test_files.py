@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from vtrace.errors import InputError
-from vtrace.system.files import check_writable, locked, read_json, write_atomically
+from vtrace.system.files import check_writable, locked, write_atomically
+from vtrace.system.json_reader import read_json
 
 HOLDS_THE_LOCK = """
 import sys
@@ -96,3 +99,72 @@ def test_json_that_cannot_be_read_is_named(tmp_path):
         read_json(path, "a chat")
     path.write_text("[1]")
     assert read_json(path, "a chat") == [1]
+
+
+def test_a_link_stays_a_link_and_its_file_gets_the_new_contents(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "page.html", tmp_path / "page.html"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_atomically(link, lambda file: file.write_text("new"))
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    target.unlink()  # the link now points to nothing
+    write_atomically(link, lambda file: file.write_text("made"))
+    assert target.read_text() == "made"
+
+
+def test_a_device_stays_a_device(tmp_path):
+    check_writable(null := tmp_path / "null.json")
+    os.mkfifo(null)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(null.read_bytes()))
+    reader.start()
+    check_writable(null)
+    write_atomically(null, lambda file: file.write_text("through the pipe"))
+    reader.join(60)
+    assert read == [b"through the pipe"]
+    assert stat.S_ISFIFO(null.stat().st_mode)
+    assert os.listdir(tmp_path) == ["null.json"]
+    write_atomically("/dev/null", lambda file: file.write_text("gone"))
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_full_device_is_one_line():
+    with pytest.raises(InputError, match="cannot write /dev/full: No space left on device"):
+        write_atomically("/dev/full", lambda file: file.write_text("too much"))
+
+
+def test_new_files_honour_the_umask_and_old_ones_keep_their_permissions(tmp_path):
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("")
+    old.chmod(0o640)
+    before = os.umask(0o077)
+    try:
+        for path in (new, old):
+            write_atomically(path, lambda file: file.write_text("text"))
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (new, old)] == [0o600, 0o640]
+
+
+def test_the_longest_name_can_be_written(tmp_path):
+    path = tmp_path / ("n" * 250 + ".json")
+    write_atomically(path, lambda file: file.write_text("text"))
+    assert path.read_text() == "text"
+    with pytest.raises(InputError, match="File name too long"):
+        write_atomically(tmp_path / ("n" * 300), lambda file: None)
+
+
+def test_a_lock_file_is_neither_a_store_nor_truncated(tmp_path):
+    (tmp_path / "history.lock").write_text("somebody's file")
+    with pytest.raises(InputError, match=r"history\.lock is the name of a lock file"):
+        locked(tmp_path / "history.lock", "--store")
+    locked(tmp_path / "history.sqlite", "--store").close()
+    assert (tmp_path / "history.lock").read_text() == "somebody's file"
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "/dev/null", "{folder}", "{folder}/" + "x" * 300, "{folder}/a\0b"])
+def test_what_cannot_be_a_database_is_refused_in_one_line(tmp_path, name):
+    with pytest.raises(InputError, match="choose another --store"):
+        locked(type(tmp_path)(name.format(folder=tmp_path)), "--store")

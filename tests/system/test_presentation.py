@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from vtrace.report import save as report
-from vtrace.system import presentation
-from vtrace.system.presentation import Presentable, present_with
+from vtrace.system.presentation import PRESENTER, Presentable
 
 
 class Presenter:
@@ -21,7 +20,7 @@ class Presenter:
 
 @pytest.fixture
 def unregistered(monkeypatch):
-    monkeypatch.setattr(presentation, "_presenter", None)
+    monkeypatch.setattr(PRESENTER, "_provider", None)
 
 
 @pytest.mark.usefixtures("unregistered")
@@ -32,7 +31,7 @@ def test_a_result_is_saved_and_shown_by_the_registered_presenter():
         asked.append(Presenter())
         return asked[-1]
 
-    present_with(presenter)
+    PRESENTER.by(presenter)
     assert asked == []  # reports are imported only when something is saved or shown
     assert Presentable().save("a.html") == Path("a.saved")
     assert Presentable()._repr_html_() == "<p>Presentable</p>"

@@ -61,6 +61,15 @@ def test_occurrences_are_counted(told):
         ("/zebra/", "nothing in the response matches"),
         ("sentence 9", "the response has 3"),
         ("tokens 900-901", "the response has tokens 0 to"),
+        ("tokens 0-999999999", "the response has tokens 0 to"),
+        ("tokens 0-" + "9" * 5000, "unknown target"),
+        ("sentence " + "9" * 5000, "unknown target"),
+        (r"/(?:\w|\S|.|\s)+[~#]/", "takes too long"),
+        ("/a{1000000000}/", "repeats too much"),
+        ("/(?:(?:a{900}){900}){900}/", "repeats too much"),
+        ("/(?R)/", "not valid"),
+        ("/" + "(" * 400 + ")" * 400 + "/", "regular expression"),
+        ("/" + "a" * 2000 + "/", "the limit is 1000"),
         ("the answer please", "unknown target"),
         ([], "empty"),
         (slice(4, 4), "empty"),
@@ -70,6 +79,12 @@ def test_a_target_that_matches_nothing_says_so(told, spec, word):
     with pytest.raises(InputError, match=r"^[^\n]*$") as caught:
         find_target(told, spec)
     assert word in str(caught.value)
+
+
+def test_expressions_that_hang_in_other_engines_end(told):
+    assert find_target(told, "/(a+)+/").positions
+    with pytest.raises(InputError, match=r"nothing in the response matches|takes too long"):
+        find_target(told, "/(a+)+$/")
 
 
 def test_no_answer_line(pinhole):

@@ -13,9 +13,11 @@ import pytest
 
 import vtrace
 from support.opened import agrees, shown
+from vtrace.attribution.findings.regions import box_region
 from vtrace.errors import InputError
 from vtrace.report.wording import percent
 from vtrace.types import Patch, Target
+from vtrace.viewer.export import export
 from vtrace.viewer.page import MODULES, SOURCE, page, policy, script, style, write_page
 
 NASTY = '<script>window.hacked = 1</script> </script><img src=x onerror="window.hacked = 2"> & {{DATA}} <!--'
@@ -177,3 +179,16 @@ def test_modules_import_what_is_there_and_only_from_above():
             for wanted in names.split(", "):
                 assert re.search(rf"^export (async )?(function|const) {wanted}\b", texts[home], re.MULTILINE), wanted
                 assert len(re.findall(rf"\b{wanted}\b", texts[name])) > 1, f"{name} has no use for {wanted}"
+
+
+def test_the_data_holds_what_was_found_beside_the_scores(pinhole, trace, attribution):
+    region = box_region(trace, "corner", (0, 0, 50, 50))
+    contrast = vtrace.contrast(pinhole, trace, "red star")
+    verified = dataclasses.replace(attribution, regions=(region,), contrast=contrast).verify(pinhole, draws=1)
+    data = export([verified])
+    assert data["regions"][0]["share"] == pytest.approx(attribution.box_share((0, 0, 50, 50)))
+    assert data["contrast"]["against"] == "red star"
+    (found,) = data["verifications"]
+    assert (found["method"], found["target"]["name"]) == ("vtrace", "response")
+    assert found["verdict"] == verified.verification.verdict
+    assert export([attribution])["verifications"] == []

@@ -133,8 +133,8 @@ def test_a_matrix_survives_its_compact_form(javascript, bits):
     upper = pairwise[torch.triu(torch.ones(80, 80), 1) > 0].numpy()
     encoded = encode_triangle(pairwise, bits)
     found = numbers(javascript("return (await decodeMatrix(given)).values", **encoded))
-    np.testing.assert_allclose(decode_triangle(encoded)[torch.triu(torch.ones(80, 80), 1) > 0], found, rtol=1e-6)
-    assert not decode_triangle(encoded).tril().any()
+    np.testing.assert_allclose(decode_triangle(encoded, 80)[torch.triu(torch.ones(80, 80), 1) > 0], found, rtol=1e-6)
+    assert not decode_triangle(encoded, 80).tril().any()
     if bits == 32:
         np.testing.assert_array_equal(found, upper)
         return
@@ -217,7 +217,7 @@ def test_every_target_of_a_real_trace_has_python_scores(javascript, attribution,
         f"{TRACED} const target = findTarget(trace, given.target);"
         "const settings = {gamma: null, hops: null, calibrated: true};"
         "const result = attribute(trace, method, target, settings);"
-        "return {target, ...result, sentence: calibrationSentence(result.calibration),"
+        "return {target, ...result, sentence: calibrationSentence(result.calibration, 'target'),"
         "details: calibrationDetails(result.calibration)}",
         document=document,
         target=target,

@@ -54,7 +54,7 @@ def log_sums_up_to(
     """log of the sum over paths of at most `hops` edges, to (or, `inward`, from) the start columns."""
     scale, start = edge_scale(pairwise, gamma), start.double()
     sums = torch.zeros_like(start)
-    for _ in range(hops):
+    for _ in range(min(hops, len(pairwise))):  # no path has more edges than there are positions
         sums = _one_hop(pairwise, sums + start, inward) * scale
     return sums.log()
 

@@ -1,4 +1,4 @@
-"""Everything that changes a VTrace score. The defaults are the paper's."""
+"""Everything that changes a VTrace score. The defaults are the paper's, except `calibrate_on`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Options:
         multihop: sum indirect paths (stage 2); without it, scores are the direct edges.
         hops: longest path that counts on either side of a token; 0 for all.
         calibrate: put image and text on one scale (stage 3).
-        calibrate_on: whose likelihood the calibration measures.
+        calibrate_on: whose likelihood the calibration measures: that of the target, so that the image share says what
+            the image is worth to it, or, as in the paper, that of the whole response whatever the target.
         receivers: where the target is read.
     """
 
@@ -34,7 +35,7 @@ class Options:
     multihop: bool = True
     hops: int = 0
     calibrate: bool = True
-    calibrate_on: CalibrateOn = "response"
+    calibrate_on: CalibrateOn = "target"
     receivers: ReadAt = "predictor"
 
     def __post_init__(self) -> None:
@@ -43,6 +44,7 @@ class Options:
             check_option(field.name, getattr(self, field.name), kinds[field.name])
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise InputError(f"gamma is {self.gamma}; it must be zero or positive")
+        object.__setattr__(self, "gamma", float(self.gamma))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..types import ReadAt, Target, Trace
 from .multihop import log_scores
 from .options import Options
-from .shares import Shares, relative_to_inputs, to_shares
+from .shares import Shares, calibrated_tokens, relative_to_inputs, to_shares
 from .triangle import Triangle
 
 
@@ -59,9 +59,8 @@ def score_all(
 
 def _shares(trace: Trace, target: Target, logs: np.ndarray, likelihoods: np.ndarray | None, options: Options) -> Shares:
     raw = relative_to_inputs(logs, trace.inputs)
-    if likelihoods is not None and options.calibrate_on == "target":
-        likelihoods = likelihoods[:, [p - trace.prompt_length for p in target.positions]]
-    shares = to_shares(trace, raw.values, likelihoods, options.calibrate)
+    measured = None if likelihoods is None else calibrated_tokens(trace, target, likelihoods, options.calibrate_on)
+    shares = to_shares(trace, raw.values, measured, options.calibrate)
     return shares._replace(log_scale=shares.log_scale + raw.log_strongest)
 
 

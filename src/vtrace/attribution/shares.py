@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..types import Calibration, Trace
+from ..types import Calibration, Target, Trace
 from .calibrate import Likelihoods, calibrate
+from .options import CalibrateOn
 
 
 class Shares(NamedTuple):
@@ -17,6 +18,11 @@ class Shares(NamedTuple):
     scores: np.ndarray  # T
     log_scale: float
     calibration: Calibration
+
+
+def calibrated_tokens(trace: Trace, target: Target, likelihoods: np.ndarray, on: CalibrateOn) -> np.ndarray:
+    """log p (4,n) of the tokens that calibration measures: those of the target, or the whole response."""
+    return likelihoods[:, [p - trace.prompt_length for p in target.positions]] if on == "target" else likelihoods
 
 
 def to_shares(trace: Trace, raw: np.ndarray, likelihoods: np.ndarray | None, calibrated: bool) -> Shares:

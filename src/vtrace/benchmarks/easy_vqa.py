@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import InputError, first_line
+from ..errors import InputError
+from ..system.json_reader import read_json
 from ..types import AnswerKind, Example, Gold
 from .benchmark import Benchmark
 from .readers.pictures import decode_picture
@@ -18,10 +18,9 @@ _BLUR = 1 / 4
 def open_easy_vqa(data: Path | None = None) -> Benchmark:
     """The test split, from a folder with questions.json and images, or from the installed package."""
     folder = data or _package_data()
-    try:
-        items: list[tuple[str, str, int]] = json.loads((folder / "questions.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {folder / 'questions.json'}: {first_line(error)}") from error
+    items = read_json(folder / "questions.json", "a list of questions")
+    if not isinstance(items, list) or not all(isinstance(item, list) and len(item) == 3 for item in items):
+        raise InputError(f"{folder / 'questions.json'} is not a list of questions, answers and pictures")
 
     def example(number: int) -> Example:
         question, answer, image = items[number]

@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 from string import ascii_uppercase
 
+from ..errors import InputError
 from ..types import Gold
 from .grading import lettered, same_words
 
 YES_OR_NO = "Answer yes or no."  # the request added to yes/no questions
+_LONGEST_LIST = 100_000_000  # characters; pictures in base64 are also listed this way
 _HEADING = re.compile(r"\b(?:options|choices)\s*:", re.IGNORECASE)
 _CURT_REQUEST = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
 
@@ -56,8 +58,21 @@ def inline_options(question: str) -> tuple[str, ...]:
 def literal_list(cell: str | Iterable[object] | None) -> tuple[str, ...]:
     """Options given as a list, or as the text of one such as "['one', 'two']"; empty if there are none."""
     if isinstance(cell, str):
-        cell = ast.literal_eval(cell) if cell.strip() else ()
+        cell = _literal(cell) if cell.strip() else ()
     return tuple(str(option) for option in cell or ())
+
+
+def _literal(text: str) -> list | tuple:
+    problem = f"{text[:40]!r} is not a list"
+    if len(text) > _LONGEST_LIST:
+        raise InputError(problem)
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise InputError(problem) from error
+    if not isinstance(found, list | tuple):
+        raise InputError(problem)
+    return found
 
 
 def without_bare_letters(options: Sequence[str]) -> tuple[str, ...]:

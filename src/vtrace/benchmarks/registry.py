@@ -75,9 +75,9 @@ def find_benchmark(name: str, data: Path | None = None) -> Benchmark:
 
 
 def open_benchmark(name: str, data: Path | None = None, samples: Path | None = None) -> Benchmark:
-    """A benchmark, or those of its items that are in a log of lmms-eval, with the responses found there."""
-    benchmark = find_benchmark(name, data)
-    return with_samples(benchmark, samples) if samples else benchmark
+    """The same, or only those of its items that are in a log of lmms-eval, with the responses found there."""
+    found = find_benchmark(name, data)
+    return with_samples(found, samples) if samples else found
 
 
 BenchmarkFacts = TypedDict(

@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
 
-from ..errors import InputError, first_line
+from ..errors import InputError
+from ..system.json_reader import parse_json, read_text
 from ..tracing.pictures import BLUR
 from ..types import Example, Gold
 from .benchmark import Benchmark
 from .multiple_choice import choice_gold, literal_list, with_options
 from .quantity import read_quantity
 from .readers.pictures import decode_picture
-from .readers.rows import DatasetRow, check_columns, unique_keys
+from .readers.rows import DatasetRow, check_columns, read_row, unique_keys
+from .readers.tables import TABLE_SUFFIXES, ReadRow, read_table
 
-TABLE_SUFFIXES = (".csv", ".jsonl")
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
 
 def is_own_file(name: str) -> bool:
     """Whether this names a file or folder of questions rather than a benchmark."""
-    return Path(name).suffix in TABLE_SUFFIXES or Path(name).is_dir()
+    return Path(name).suffix in TABLE_SUFFIXES or os.path.isdir(name)
 
 
-def open_user_questions(place: Path, strict: bool = True) -> Benchmark:
+def open_user_questions(place: Path) -> Benchmark:
     """Questions with their pictures, whose paths are relative to the file.
 
-    Args:
-        place: the file or folder.
-        strict: refuse a table with a damaged row. Else loading the example of that row fails, and only that.
+    Loading the example of a damaged row fails, and only that; a table with nothing but damaged rows is refused.
     """
-    if not place.exists():
+    if not os.path.exists(place):
         raise InputError(f"there is no file or folder {place}")
-    table = _table(place) if place.is_dir() else place
-    rows = list(_pairs(place) if table is None else _lines(table))
+    table = _table(place) if os.path.isdir(place) else place
+    rows = _pairs(place) if table is None else [_checked(row, table.name) for row in read_table(table)]
     if not rows:
         raise InputError(f"{table or place} has no questions")
-    if strict and (damaged := next((row for row in rows if isinstance(row, InputError)), None)):
-        raise damaged
+    damaged = [row for row in rows if isinstance(row, InputError)]
+    if len(damaged) == len(rows):
+        raise damaged[0]
     folder = place if table is None else table.parent
     keys = unique_keys("" if isinstance(row, InputError) else str(row.get("id") or "") for row in rows)
 
@@ -49,7 +48,7 @@ def open_user_questions(place: Path, strict: bool = True) -> Benchmark:
         row = rows[number]
         if isinstance(row, InputError):
             raise row
-        return replace(own_example(row, folder), key=keys[number])
+        return replace(read_row(lambda: own_example(row, folder)), key=keys[number])
 
     return Benchmark(place.stem, len(rows), keys.__getitem__, example, BLUR)
 
@@ -61,47 +60,26 @@ def _table(folder: Path) -> Path | None:
     return tables[0] if tables else None
 
 
-def _pairs(folder: Path) -> Iterator[DatasetRow]:
+def _pairs(folder: Path) -> list[ReadRow]:
     """Pictures with text files of the same name that contain the question."""
+    rows: list[ReadRow] = []
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in PICTURE_SUFFIXES and (text := path.with_suffix(".txt")).is_file():
-            yield {"id": path.stem, "image": path.name, "question": text.read_text("utf-8")}
-
-
-def _lines(table: Path) -> Iterator[DatasetRow | InputError]:
-    """Rows, and in place of damaged ones what is wrong with them."""
-    read: Callable[[Path], Iterator[DatasetRow | InputError]] = _csv if table.suffix == ".csv" else _jsonl
-    try:
-        for row in read(table):
             try:
-                if isinstance(row, dict):
-                    wanted = ("images" if "images" in row else "image", "question")
-                    check_columns(table.name, row, wanted, "a table of questions")
-                yield row
+                rows.append({"id": path.stem, "image": path.name, "question": read_text(text)})
             except InputError as error:
-                yield error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{table} is not UTF-8: {first_line(error)}") from error
+                rows.append(error)
+    return rows
 
 
-def _csv(table: Path) -> Iterator[DatasetRow]:
-    with table.open(newline="", encoding="utf-8-sig") as file:
-        yield from csv.DictReader(file)
-
-
-def _jsonl(table: Path) -> Iterator[DatasetRow | InputError]:
-    for number, line in enumerate(table.read_text("utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            yield InputError(f"line {number} of {table} is not JSON: {first_line(error)}")
-            continue
-        if isinstance(row, dict):
-            yield row
-        else:
-            yield InputError(f"line {number} of {table} is not an object; write {{'image': …, 'question': …}}")
+def _checked(row: ReadRow, table: str) -> ReadRow:
+    """A row that has the columns of a question, or what it lacks."""
+    try:
+        if not isinstance(row, InputError):
+            check_columns(table, row, ("images" if "images" in row else "image", "question"), "a table of questions")
+        return row
+    except InputError as error:
+        return error
 
 
 def own_example(row: DatasetRow, folder: Path) -> Example:
@@ -120,24 +98,30 @@ def own_example(row: DatasetRow, folder: Path) -> Example:
         question,
         answer=answer,
         gold=gold,
-        response=row.get("response") or None,
+        response=_response(row.get("response")),
         response_ids=_token_ids(row.get("response_ids")),
     )
 
 
+def _response(cell: object) -> str | None:
+    if not isinstance(cell, str | None):
+        raise InputError(f"the response is {str(cell)[:40]!r}; it must be a text")
+    return cell or None
+
+
 def _token_ids(cell: str | Iterable[object] | None) -> tuple[int, ...]:
     """A list of token numbers, or the text of one; none if there is no such column."""
-    try:
-        ids = list((json.loads(cell) if isinstance(cell, str) and cell else cell) or ())
-        if all(type(token) is int for token in ids):
-            return tuple(ids)
-    except (TypeError, ValueError):
-        pass
-    raise InputError("response_ids is not a list of token numbers")
+    problem = "response_ids is not a list of token numbers"
+    found = parse_json(cell, problem) if isinstance(cell, str) and cell else cell or ()
+    if not isinstance(found, list | tuple) or not all(type(token) is int for token in found):
+        raise InputError(problem)
+    return tuple(found)
 
 
 def _several(cell: str | Iterable[object] | None, separator: str) -> tuple[str, ...]:
     """A list, the text of one, or texts joined by a separator."""
+    if not isinstance(cell, str | list | tuple | None):
+        raise InputError(f"{str(cell)[:40]!r} is neither a text nor a list of texts")
     if isinstance(cell, str) and not cell.startswith("["):
         return tuple(part.strip() for part in cell.split(separator) if part.strip())
     return literal_list(cell)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 from typing import Annotated
 
 import typer
 
 from ..system.processes import is_first_process
 from .options import (
+    AdapterOption,
     BudgetOption,
     CalibratedOption,
     ChatOption,
@@ -28,7 +28,7 @@ from .options import (
     TraceOption,
     parse_settings,
 )
-from .outputs import STDOUT, check_outputs, json_file, print_written
+from .outputs import STDOUT, check_outputs, json_file, print_note, print_written
 from .progress import spinner
 from .sources import TraceSource
 
@@ -46,6 +46,7 @@ def compare_command(
     images_and_question: InputsArgument = None,
     methods: MethodsOption = "quick",
     model: TracedModelOption = "",
+    adapter: AdapterOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
     response: ResponseOption = "",
@@ -63,7 +64,9 @@ def compare_command(
     quiet: QuietOption = False,
 ) -> None:
     """Compare methods on one response. Shows what each finds, what it costs, and how well they agree."""
-    source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
+    source = TraceSource(
+        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter
+    )
     source.check()
     check_outputs(html, png, json_file(json))
     with spinner(quiet) as report:
@@ -90,4 +93,4 @@ def compare_command(
         show_comparison(comparison, Console(), top)
     print_written(written)
     for reason in comparison.failures.values():
-        print(f"vtrace: {reason}", file=sys.stderr)
+        print_note(reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 
 from ..errors import InputError
 from .options import DeviceOption, DtypeOption, JsonOption, PngFileOption, QuietOption, SeedOption
-from .outputs import check_outputs, print_written
+from .outputs import check_outputs, print_note, print_written
 from .progress import progress_bar, spinner
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ CREDIT_EXAMPLES = """
 Examples:\n
   vtrace explain --save-trace trace.json && vtrace credit --traces trace.json\n
   vtrace credit --traces rollouts.jsonl --model Qwen/Qwen3-VL-4B-Instruct --out weights.jsonl\n
-  vtrace credit --traces traces --source vtrace-ordered --rule mean-one --out weights.parquet\n
+  vtrace trace --limit 20 --out traces && vtrace credit --traces traces --source vtrace-ordered\n
   vtrace credit --traces rollouts.jsonl --response 17 --png credit.png\n
   vtrace credit --list
 """
@@ -38,7 +38,7 @@ def credit_command(
         typer.Option(
             metavar="PATH",
             help="Responses: a saved trace (.json), a JSONL or CSV table with image, question and response (or "
-            "response_ids), or a folder. Repeatable.",
+            "response_ids), a folder of these, or one of vtrace trace. Repeatable.",
         ),
     ] = None,
     out: Annotated[
@@ -149,8 +149,10 @@ class _Shown:
 
 def _spare_inputs(out: Path | None, traces: list[Path]) -> None:
     """Refuse to replace a file of responses."""
-    places = [place.resolve() for place in traces]
-    if out is not None and out.exists() and {out.resolve(), out.resolve().parent} & set(places):
+    places = {os.path.realpath(place) for place in traces}
+    if out is None or not os.path.exists(out):
+        return
+    if {os.path.realpath(out), os.path.dirname(os.path.realpath(out))} & places:
         raise InputError(f"{out} is one of the inputs; choose another --out")
 
 
@@ -172,9 +174,9 @@ def _summary(found: CreditReport) -> str:
 def _print_left_out(found: CreditReport) -> None:
     lines = found.describe()
     for line in lines[:_REASONS]:
-        print(f"vtrace: {line}", file=sys.stderr)
+        print_note(line)
     if len(lines) > _REASONS:
-        print(f"vtrace: {len(lines) - _REASONS} more reasons; --json prints all", file=sys.stderr)
+        print_note(f"{len(lines) - _REASONS} more reasons; --json prints all")
 
 
 def _list(json: bool) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,25 +19,34 @@ from .engines import (
 )
 from .events import EvaluationEvents
 from .options import (
-    BenchmarkOption,
+    BatchOption,
     BlurOption,
     BudgetOption,
     CalibratedOption,
+    ConcurrencyOption,
     DataOption,
     DeviceOption,
     DtypeOption,
+    EndpointOption,
+    EvaluatedBenchmarkOption,
+    EvaluatedModelOption,
+    LimitOption,
     MethodsOption,
-    ModelOption,
     QuietOption,
+    SamplesOption,
     SeedOption,
+    ServedModelOption,
     SetOption,
+    ShardOption,
+    SystemOption,
+    TimeoutOption,
+    parse_endpoint,
     parse_settings,
+    parse_shard,
     split_names,
 )
+from .outputs import print_note
 from .progress import spinner
-
-if TYPE_CHECKING:
-    from ..faithfulness.store import Shard
 
 EVALUATE_EXAMPLES = """
 Examples:\n
@@ -46,6 +54,7 @@ Examples:\n
   vtrace evaluate --benchmark mmstar --model Qwen/Qwen3-VL-8B-Instruct --methods all\n
   vtrace evaluate --benchmark mmmu --data data/MMMU --model Qwen/Qwen3-VL-8B-Instruct\n
   vtrace evaluate --benchmark mine.jsonl --methods vtrace,ifr\n
+  vtrace trace --limit 20 --out traces && vtrace evaluate --traces traces --methods all\n
   vtrace evaluate --benchmark mmstar --samples samples_mmstar.jsonl --system 'You are a helpful assistant.'\n
   vtrace evaluate --methods vtrace,ifr,rollout,random --target response,answer --out runs/first\n
   vtrace evaluate --methods flowtracer --set flowtracer.mode=flow --out runs/flow\n
@@ -56,20 +65,20 @@ Examples:\n
 
 
 def evaluate_command(
-    model: ModelOption = "pinhole",
-    benchmark: BenchmarkOption = "shapes",
+    model: EvaluatedModelOption = "",
+    benchmark: EvaluatedBenchmarkOption = "",
     data: DataOption = None,
-    samples: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Explain the responses in this lmms-eval log.")
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Measure the responses that vtrace trace froze in this folder."),
     ] = None,
+    samples: SamplesOption = None,
     methods: MethodsOption = "vtrace,ifr,flashtrace,rollout,random",
     target: Annotated[
         str, typer.Option("--target", "-t", metavar="TARGETS", help="response, answer, or response,answer.")
     ] = "response",
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Evaluate only the first N examples.")] = None,
-    shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Evaluate every Nth example, starting with the Ith.")
-    ] = "1/1",
+    limit: LimitOption = None,
+    shard: ShardOption = "1/1",
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of the run. Default: runs/BENCHMARK-MODEL.")
     ] = None,
@@ -79,10 +88,12 @@ def evaluate_command(
     set_: SetOption = None,
     seed: SeedOption = 0,
     max_new_tokens: BudgetOption = 2048,
-    system: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="System prompt; '' for none. Default: the paper's.", show_default=False),
-    ] = None,
+    system: SystemOption = None,
+    batch: BatchOption = 16,
+    endpoint: EndpointOption = "",
+    served_model: ServedModelOption = "",
+    concurrency: ConcurrencyOption = 8,
+    timeout: TimeoutOption = 600.0,
     dtype: DtypeOption = "",
     device: DeviceOption = "",
     workers: WorkersOption = 1,
@@ -94,20 +105,34 @@ def evaluate_command(
     json_: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure faithfulness on a benchmark. Interrupted runs resume, also with another number of workers or shards."""
+    """Measure faithfulness on a benchmark. Interrupted runs resume, also with another number of workers or shards.
+
+    Responses are frozen first, in the folder of the run; --traces reads them from elsewhere.
+    """
     where = EngineChoice(workers, engine, address, gpus_per_worker, cpus_per_worker, worker_logs)
     where.check()
+    server = parse_endpoint(endpoint, served_model, concurrency, timeout)
+    if traces and server:
+        raise InputError("--traces and --endpoint are mutually exclusive")
+    if server and not where.in_this_process:
+        raise InputError("workers do not ask an endpoint; freeze responses with vtrace trace, then use --traces")
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..benchmarks.registry import open_benchmark
         from ..faithfulness.plan import EvaluationPlan, check_targets
         from ..faithfulness.run import chosen_items, evaluate, evaluate_on
         from ..faithfulness.store import read_reasons
+        from ..faithfulness.traces import read_traces
         from ..faithfulness.worker import evaluation_recipe
         from ..lvlm.load import find_dtype, load
         from ..methods.registry import parse_names
         from ..tracing.prompt import SYSTEM_PROMPT
 
+        frozen = read_traces(traces).settings if traces else None
+        model = model or (frozen["model"] if frozen else "pinhole")
+        benchmark = benchmark or (frozen["benchmark"] if frozen else "shapes")
+        if system is None:
+            system = frozen["system"] if frozen else SYSTEM_PROMPT
         plan = EvaluationPlan(
             methods=tuple(parse_names(methods)),
             targets=check_targets(split_names(target)),
@@ -116,15 +141,16 @@ def evaluate_command(
             steps=steps,
             calibrated=calibrated,
             options=parse_settings(set_),
-            max_new_tokens=max_new_tokens,
-            system=SYSTEM_PROMPT if system is None else system,
+            max_new_tokens=frozen["max_new_tokens"] if frozen else max_new_tokens,
+            system=system,
+            batch=batch,
         )
         plan.check()
-        part = _parse_shard(shard)
+        part = parse_shard(shard)
         report(0, 0, f"Opening {benchmark}")
         chosen = open_benchmark(benchmark, data, samples)
         for file, reason in chosen.lost:
-            print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
+            print_note(f"skipping {file}: {reason}")
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
         if where.in_this_process:
             report(0, 0, f"Loading {model}")
@@ -132,23 +158,16 @@ def evaluate_command(
     events = EvaluationEvents(json_, quiet)
     if where.in_this_process:
         with events.progress() as report:
-            path = evaluate(lvlm, chosen, plan, place, limit=limit, shard=part, progress=report)
+            path = evaluate(
+                lvlm, chosen, plan, place, limit=limit, shard=part, traces=traces, endpoint=server, progress=report
+            )
     else:
         recipe = evaluation_recipe(model, dtype, device, chosen, (benchmark, data, samples), plan)
         items = len(chosen_items(chosen, limit, part))
         with (
             events.progress() as report,
-            where.open(recipe, device, chosen, plan, items, events.worker) as engine_,
+            where.open(recipe, device, chosen, plan, items, events.worker) as opened,
         ):
             report(0, items, f"starting {min(workers, items)} workers")
-            path = evaluate_on(engine_, chosen, plan, place, limit=limit, shard=part, progress=report)
+            path = evaluate_on(opened, chosen, plan, place, limit=limit, shard=part, traces=traces, progress=report)
     events.finished(str(path), read_reasons(path, "left_out"), read_reasons(path, "failure"))
-
-
-def _parse_shard(text: str) -> Shard:
-    from ..faithfulness.store import Shard
-
-    number, _, count = text.partition("/")
-    if not (number.isdigit() and count.isdigit()):
-        raise InputError(f"cannot read --shard {text!r}; write it as I/N, such as 2/4")
-    return Shard(int(number), int(count))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..types import Progress
+from .outputs import print_note
 from .progress import Pace, progress_bar
 
 if TYPE_CHECKING:
@@ -47,16 +48,16 @@ class EvaluationEvents:
         if self._json:
             self._print(event="worker", worker=seat + 1, state=state, reason=reason)
         elif consequence := _CONSEQUENCES.get(state):
-            print(f"vtrace: worker {seat + 1} {state}: {reason}; {consequence}", file=sys.stderr)
+            print_note(f"worker {seat + 1} {state}: {reason}; {consequence}")
 
     def finished(self, path: str, left_out: dict[str, int], failed: dict[str, int]) -> None:
         if self._json:
             self._print(event="finished", run=path, left_out=left_out, failed=failed)
             return
         for reason, count in left_out.items():
-            print(f"vtrace: left out {count}: {reason}", file=sys.stderr)
+            print_note(f"left out {count}: {reason}")
         for reason, count in failed.items():
-            print(f"vtrace: failed {count} times: {reason}", file=sys.stderr)
+            print_note(f"failed {count} times: {reason}")
         print(f"wrote {path}", file=sys.stderr)
         print(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from ..system.byte_count import parse_bytes
 from ..system.processes import is_first_process
 from .options import (
+    AdapterOption,
     BudgetOption,
     ChatOption,
     DtypeOption,
@@ -29,6 +31,7 @@ from .options import (
 from .outputs import STDOUT, check_outputs, json_file, print_written
 from .progress import spinner
 from .sources import TraceSource
+from .verify import PassesOption, verify_announced
 
 EXPLAIN_EXAMPLES = """
 Examples:\n
@@ -39,6 +42,10 @@ Examples:\n
   vtrace explain before.jpg after.jpg "What has changed?"\n
   vtrace explain --chat talk.json --target answer\n
   vtrace explain "Why is the sky blue?" --model HuggingFaceTB/SmolLM2-135M-Instruct\n
+  vtrace explain --region cup=40,60,200,220 --region boxes.json --segment "on the table"\n
+  vtrace explain --boxes evidence.json --png figure.png\n
+  vtrace explain --target answer --against "red star"\n
+  vtrace explain --verify --target answer --html report.html\n
   vtrace explain --trace saved.json --target "sentence 2"\n
   vtrace explain --trace long.json --memory 4GB\n
   torchrun --nproc-per-node 2 -m vtrace.cli explain --device tensor-parallel\n
@@ -49,6 +56,7 @@ Examples:\n
 def explain_command(
     images_and_question: InputsArgument = None,
     model: TracedModelOption = "",
+    adapter: AdapterOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
     response: ResponseOption = "",
@@ -71,11 +79,37 @@ def explain_command(
         bool, typer.Option("--calibrate/--no-calibrate", help="Put image and text on one scale.")
     ] = True,
     calibrate_on: Annotated[
-        str, typer.Option(metavar="TOKENS", help="Likelihood that calibration measures: response or target.")
-    ] = "response",
+        str,
+        typer.Option(
+            metavar="TOKENS", help="Likelihood that calibration measures: target, or response as in the paper."
+        ),
+    ] = "target",
     receivers: Annotated[
         str, typer.Option(metavar="POSITIONS", help="Where the target is read: predictor or token.")
     ] = "predictor",
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REGION",
+            help="Print the share of NAME=LEFT,TOP,RIGHT,BOTTOM (pixels), of the boxes in a COCO .json file, or of the "
+            "values of a mask .png; repeatable. NAME@2 is on the second picture.",
+        ),
+    ] = None,
+    segment: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Print the share of this part of the question; repeatable.")
+    ] = None,
+    boxes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the strongest evidence as merged boxes (COCO JSON), and draw them."),
+    ] = None,
+    against: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="Show what speaks for the target and what for TEXT in its place."),
+    ] = "",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Hide the evidence and ask the model again (see: vtrace verify).")
+    ] = False,
+    passes: PassesOption = 30,
     memory: MemoryOption = "",
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
@@ -83,17 +117,22 @@ def explain_command(
     quiet: QuietOption = False,
 ) -> None:
     """Explain which image patches and words one response relied on."""
-    source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
+    source = TraceSource(
+        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter
+    )
     source.check()
-    check_outputs(html, png, save_trace, json_file(json))
+    check_outputs(html, png, save_trace, boxes, json_file(json))
     if memory:
         parse_bytes(memory)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
+        from ..attribution.findings.region_files import read_regions
+        from ..attribution.findings.regions import segment_region
         from ..attribution.options import Options
+        from ..methods.contrast import contrast
         from ..methods.vtrace import attribute
         from ..report.documents import attribution_document
-        from ..report.save import save
+        from ..report.save import save, save_boxes
 
         options = Options.of(
             {
@@ -107,12 +146,21 @@ def explain_command(
             }
         )
         lvlm, frozen = source.open(report)
-        passes = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
-        report(0, 0, f"Tracing {len(frozen)} tokens: {passes}")
-        attribution = attribute(lvlm, frozen, target, memory=memory or None, **vars(options))
+        work = "4 forward passes" if calibrate and frozen.patches else "1 forward pass"
+        report(0, 0, f"Tracing {len(frozen)} tokens: {work}")
+        regions = (*read_regions(frozen, region or []), *(segment_region(frozen, text) for text in segment or []))
+        attribution = replace(attribute(lvlm, frozen, target, memory=memory or None, **vars(options)), regions=regions)
+        attribution = attribution.with_evidence_boxes() if boxes else attribution
+        if against:
+            report(0, 0, f"Contrasting with {against!r}")
+            attribution = replace(attribution, contrast=contrast(lvlm, frozen, against, target))
+        if verify:
+            verification = verify_announced(lvlm, attribution, report, passes=passes)
+            attribution = replace(attribution, verification=verification)
         if not is_first_process():  # all have the same results
             return
         written = [save(frozen, save_trace, "json")] if save_trace else []
+        written += [save_boxes(attribution, boxes)] if boxes else []
         written += [save(attribution, html, "html")] if html else []
         written += [save(attribution, png, "png")] if png else []
         written += [save(attribution, place, "json")] if (place := json_file(json)) else []

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError
+from ..system.json_reader import parse_json
+from ..system.option_check import MOST_SEED
 from ..system.processes import process_count
+
+if TYPE_CHECKING:
+    from ..faithfulness.store import Shard
+    from ..tracing.endpoint import Endpoint
 
 _MODEL = "Hub id (or id@revision), folder, or embedded model: pinhole or pinhole-internvl."
 _METHODS = "Comma-separated method names (see: vtrace methods), or a group: instant, quick, all."
@@ -38,6 +43,13 @@ ModelsOption = Annotated[
 ]
 TracedModelOption = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help=f"{_MODEL} Default: pinhole, or the model of --trace.")
+]
+EvaluatedModelOption = Annotated[
+    str, typer.Option("--model", "-m", metavar="MODEL", help=f"{_MODEL} Default: pinhole, or the model of --traces.")
+]
+AdapterOption = Annotated[
+    str,
+    typer.Option("--adapter", metavar="ADAPTER", help="Folder or hub id with a PEFT adapter for the model."),
 ]
 InputsArgument = Annotated[list[str] | None, typer.Argument(metavar="IMAGE… QUESTION", show_default=False)]
 TargetOption = Annotated[
@@ -85,14 +97,11 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar=_SETTING, help="Set an option of a method; repeatable.")
 ]
 CalibratedOption = Annotated[bool, typer.Option("--calibrated", help="Calibrate every method, as stage 3 does.")]
-BenchmarkOption = Annotated[
+_BENCHMARK = "Benchmark to use (see: vtrace benchmarks), or your own CSV file, JSONL file or folder."
+BenchmarkOption = Annotated[str, typer.Option("--benchmark", "-b", metavar="NAME", help=_BENCHMARK)]
+EvaluatedBenchmarkOption = Annotated[
     str,
-    typer.Option(
-        "--benchmark",
-        "-b",
-        metavar="NAME",
-        help="Benchmark to use (see: vtrace benchmarks), or your own CSV file, JSONL file or folder.",
-    ),
+    typer.Option("--benchmark", "-b", metavar="NAME", help=f"{_BENCHMARK} Default: shapes, or that of --traces."),
 ]
 DataOption = Annotated[
     Path | None,
@@ -109,7 +118,43 @@ BlurOption = Annotated[
         help="Blur radius as a fraction of the picture's longer side. Default: the benchmark's.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed for stochastic methods.")]
+SamplesOption = Annotated[
+    Path | None, typer.Option("--samples", metavar="FILE", help="Use the responses in this lmms-eval log.")
+]
+LimitOption = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Use only the first N examples.")]
+ShardOption = Annotated[
+    str, typer.Option("--shard", metavar="I/N", help="Use every Nth example, starting with the Ith.")
+]
+SystemOption = Annotated[
+    str | None,
+    typer.Option(
+        "--system", metavar="TEXT", help="System prompt; '' for none. Default: the paper's.", show_default=False
+    ),
+]
+BatchOption = Annotated[
+    int, typer.Option("--batch", metavar="N", min=1, help="Responses to generate together; fewer need less memory.")
+]
+EndpointOption = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        help="Ask an OpenAI-compatible server, such as http://localhost:8000/v1. Its key is read from VTRACE_API_KEY "
+        "or OPENAI_API_KEY.",
+    ),
+]
+ServedModelOption = Annotated[
+    str, typer.Option("--served-model", metavar="NAME", help="The name under which the server knows the model.")
+]
+ConcurrencyOption = Annotated[
+    int, typer.Option("--concurrency", metavar="N", min=1, help="Requests to the server at a time.")
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long the server may be silent.")
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="Seed for stochastic methods.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HtmlFileOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the interactive viewer as one HTML file.")
@@ -154,11 +199,33 @@ def parse_settings(settings: list[str] | None) -> dict[str, dict[str, Any]]:
         if not (equals and dot and option):
             raise InputError(f"cannot read --set {setting!r}; write {_SETTING}, such as ifr.aggregate=span")
         try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
+            value = parse_json(text, "")
+        except InputError:
             value = text
         options.setdefault(method, {})[option.replace("-", "_")] = value
     return options
+
+
+def parse_shard(text: str) -> Shard:
+    from ..faithfulness.store import Shard
+
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit()):
+        raise InputError(f"cannot read --shard {text!r}; write it as I/N, such as 2/4")
+    return Shard(int(number), int(count))
+
+
+def parse_endpoint(url: str, served_model: str, concurrency: int, timeout: float) -> Endpoint | None:
+    """The server that was given, if one was."""
+    from ..tracing.endpoint import Endpoint
+
+    if not url:
+        if served_model:
+            raise InputError("--served-model needs --endpoint, the address of the server")
+        return None
+    found = Endpoint(url, served_model, concurrency, timeout)
+    found.check()
+    return found
 
 
 def split_names(text: str) -> list[str]:

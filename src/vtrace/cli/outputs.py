@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..errors import one_line
 from ..system.files import check_writable
 
 STDOUT = "-"
@@ -21,6 +22,11 @@ def check_outputs(*places: Path | None) -> None:
     for place in places:
         if place is not None:
             check_writable(place)
+
+
+def print_note(text: str) -> None:
+    """One line on stderr, whatever the text contains."""
+    print(f"vtrace: {one_line(text)}", file=sys.stderr)
 
 
 def print_written(places: Iterable[Path]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
+import signal
 import socket
 import sys
 from contextlib import ExitStack, closing, suppress
@@ -51,13 +53,20 @@ def serve_command(
     runs: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder with runs of 'vtrace evaluate' to browse.")
     ] = None,
+    keep: Annotated[
+        int,
+        typer.Option(
+            metavar="MB", min=1, help="Maximum size of the history, in megabytes; the oldest entries go first."
+        ),
+    ] = 2000,
     queue: Annotated[int, typer.Option(metavar="N", min=1, help="Number of requests that may wait.")] = 16,
     upload: Annotated[int, typer.Option(metavar="MB", min=1, help="Maximum size of a request, in megabytes.")] = 32,
     pixels: Annotated[
         int, typer.Option(metavar="MP", min=1, help="Maximum size of the pictures in a request, in megapixels.")
     ] = 24,
     grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Time that running work may take to finish on exit.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.0, max=3600.0, help="Time that running work may take to finish on exit."),
     ] = 30.0,
     max_new_tokens: BudgetOption = 1024,
     dtype: DtypeOption = "",
@@ -65,12 +74,14 @@ def serve_command(
     quiet: QuietOption = False,
 ) -> None:
     """Start a local web application with an HTTP interface. Ask a question and see what the answer relies on."""
-    _check(token, runs)
+    _check(token, runs, grace)
     with ExitStack() as opened:
+        opened.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _stop))
         with spinner(quiet) as report:
             report(0, 0, "Loading PyTorch and transformers")
             from ..lvlm.checkpoint import find_checkpoint, read_config
             from ..lvlm.families.supported import family_of
+            from ..lvlm.hub import fetch_checkpoint
             from ..lvlm.load import find_dtype, load
             from ..methods.registry import parse_names
             from ..serve.evaluation_runs import EvaluationRuns
@@ -89,10 +100,12 @@ def serve_command(
             )
             names = model or ["pinhole"]
             for name in names[1:]:  # the first one is loaded immediately
-                family_of(read_config(find_checkpoint(name), name), name)
+                checkpoint = find_checkpoint(name)
+                family_of(read_config(checkpoint, name), name)
+                fetch_checkpoint(checkpoint)
             chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
-            history = opened.enter_context(closing(History(store or _default_store())))
+            history = opened.enter_context(closing(History(_store(store), keep * 10**6)))
             models = ModelCache(names, lambda name: load(name, dtype=find_dtype(dtype), device=device or None))
             report(0, 0, f"Loading {names[0]}")
             models.get(names[0])
@@ -105,13 +118,20 @@ def serve_command(
             run_server(service, EvaluationRuns(runs), listening, token)
 
 
-def _check(token: str, runs: Path | None) -> None:
+def _stop(*_: object) -> None:
+    """On SIGTERM before the server runs: what is open is closed."""
+    sys.exit(0)
+
+
+def _check(token: str, runs: Path | None, grace: float) -> None:
     """Check requirements before any slow work."""
     if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if find_spec(name) is None]:
         raise InputError(f"{missing[0]} is not installed; install it with: pip install 'vtrace-attribution[serve]'")
     if token and not re.fullmatch("[A-Za-z0-9_-]{16,}", token):
         raise InputError("the token needs at least 16 letters, digits, '-' or '_'; try: openssl rand -hex 16")
-    if runs is not None and not runs.is_dir():
+    if not math.isfinite(grace):
+        raise InputError("--grace must be a number of seconds")
+    if runs is not None and not os.path.isdir(runs):
         raise InputError(f"there is no folder {runs}; create a run with: vtrace evaluate --out {runs}/first")
 
 
@@ -120,6 +140,8 @@ def _address(host: str, listening: socket.socket, token: str) -> str:
     return f"http://{where}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
 
 
-def _default_store() -> Path:
+def _store(given: Path | None) -> Path:
+    if given is not None:
+        return given
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(data) / "vtrace" / "history.sqlite"

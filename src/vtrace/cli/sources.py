@@ -40,6 +40,7 @@ class TraceSource:
     dtype: str
     device: str
     max_new_tokens: int
+    adapter: str = ""
 
     def check(self) -> None:
         """Refuse contradictory arguments before anything is loaded."""
@@ -62,9 +63,9 @@ class TraceSource:
 
         saved = self._saved_trace()
         if saved is not None:
-            return TracedResponse(self._load(self.model or saved.model, report), saved)
+            return TracedResponse(self.load(self.model or saved.model, report), saved)
         request = self._request()
-        lvlm = self._load(self.model or "pinhole", report)
+        lvlm = self.load(self.model or "pinhole", report)
         report(0, 0, "Generating the response")
         return TracedResponse(lvlm, trace(lvlm, request.example, max_new_tokens=self.max_new_tokens, **request.options))
 
@@ -86,8 +87,9 @@ class TraceSource:
             return _Request(as_example(self.inputs[:-1], self.inputs[-1]), {"response": response})
         return _Request(example(self.example or SHOWN), {"response": response})
 
-    def _load(self, model: str, report: Progress) -> Lvlm:
+    def load(self, model: str, report: Progress) -> Lvlm:
+        """Load a model, and the adapter if one was given."""
         from ..lvlm.load import find_dtype, load
 
         report(0, 0, f"Loading {model}")
-        return load(model, dtype=find_dtype(self.dtype), device=self.device or None)
+        return load(model, dtype=find_dtype(self.dtype), device=self.device or None, adapter=self.adapter or None)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..lvlm.model import Lvlm
+from ..system.option_check import check_option
 from .policy import undisturbed
 from .rollouts import Rollout, encoded_parts
 from .sources import SOURCES
@@ -69,8 +70,7 @@ class Credit:
         check_rule(self.rule, self.share, self.boost)
         if self.tokens_at_once < 1:
             raise InputError(f"tokens_at_once is {self.tokens_at_once}; give at least 1")
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}; give 0 or more")
+        check_option("seed", self.seed, int)
 
     def assign(self, lvlm: Lvlm, rollouts: Sequence[Rollout]) -> list[TokenCredit]:
         """Credit of every rollout, in order. Responses that cannot be credited keep the weight 1.0 and say why."""

@@ -15,6 +15,7 @@ from ..benchmarks.grading import grade, read_letter, tidy_answer
 from ..benchmarks.multiple_choice import choice_gold, inline_options
 from ..benchmarks.quantity import read_quantity
 from ..errors import InputError, first_line
+from ..system.json_reader import parse_json
 from ..types import AnswerKind, Example, Gold
 
 _MOST_WORDS = 5  # a longer text can be said in too many ways to compare it word for word
@@ -65,12 +66,13 @@ def gold_to_json(gold: Gold) -> str:
 
 def gold_from_json(text: str) -> Gold:
     """The reverse of `gold_to_json`."""
+    problem = "this is not the gold of a training row"
     try:
-        fields = json.loads(text)
+        fields = parse_json(text, problem)
         kind, decimals = fields["kind"], fields.get("decimals")
         answers, options = (tuple(map(str, fields.get(name) or ())) for name in ("answers", "options"))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"this is not the gold of a training row: {first_line(error)}") from error
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{problem}: {first_line(error)}") from error
     if kind not in get_args(AnswerKind) or not answers or not isinstance(decimals, int | None):
-        raise InputError("this is not the gold of a training row: it needs a kind that is known, and an answer")
+        raise InputError(f"{problem}: it needs a kind that is known, and an answer")
     return Gold(kind, answers, options, decimals)

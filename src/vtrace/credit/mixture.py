@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -91,9 +92,9 @@ def parquet_files(given: Sequence[Path]) -> list[Path]:
     """The files, and those in the folders."""
     found: list[Path] = []
     for place in given:
-        if not place.exists():
+        if not os.path.exists(place):
             raise InputError(f"{place} does not exist; give Parquet files, or a folder with some")
-        inside = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
+        inside = [place] if os.path.isfile(place) else sorted(place.rglob("*.parquet"))
         if not inside:
             raise InputError(f"{place} has no Parquet files")
         found += inside

@@ -10,7 +10,6 @@ import numpy as np
 
 CURVE_STEPS = 20
 FLAT = 1e-8  # if perturbing everything lowers the likelihood by less, there is no curve
-Setting = Literal["image", "question", "joint"]  # what is perturbed
 Mode = Literal["insertion", "deletion"]
 MODES: tuple[Mode, ...] = ("insertion", "deletion")
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from ..errors import InputError
 from ..system.files import locked
+from ..system.json_reader import parse_json
 
 _META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
 
@@ -79,7 +80,10 @@ def read_settings(connection: sqlite3.Connection, path: Path, version: int) -> d
             f"{path} has format version {found.get('version')}, but this program reads version {version}; "
             "run again with another --out"
         )
-    return json.loads(found["settings"])
+    settings = parse_json(found.get("settings") or "", f"{path} has damaged settings")
+    if not isinstance(settings, dict):
+        raise InputError(f"{path} has damaged settings; move it away and run again")
+    return settings
 
 
 def check_settings(path: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

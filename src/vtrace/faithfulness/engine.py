@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ..benchmarks.benchmark import Benchmark
 from ..lvlm.model import Lvlm
+from ..tracing.endpoint import Endpoint
 from ..types import Progress
 from .freeze import freeze_responses
 from .measurement import ItemToMeasure, evaluate_item
@@ -34,16 +35,26 @@ class Engine(Protocol):
 class ThisProcess:
     """One item after the other, in the order of the benchmark."""
 
-    def __init__(self, lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan):
-        self.model = lvlm
-        self._benchmark, self._plan = benchmark, plan
+    def __init__(
+        self, lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, out: Path, endpoint: Endpoint | None = None
+    ):
+        """With an endpoint, that server generates the responses."""
+        self.model, self._out = lvlm, out
+        self._benchmark, self._plan, self._endpoint = benchmark, plan, endpoint
 
     def freeze(self, out: Path, numbers: Sequence[int], shard: Shard, progress: Progress) -> None:
         freeze_responses(
-            self.model, self._benchmark, self._plan.responses, out, numbers, shard=shard, progress=progress
+            self.model,
+            self._benchmark,
+            self._plan.responses,
+            out,
+            numbers,
+            endpoint=self._endpoint,
+            shard=shard,
+            progress=progress,
         )
 
     def measure(self, items: Sequence[ItemToMeasure], begin: Callable[[str], None]) -> Iterator[RunRows]:
         for item in items:
             begin(item.key)
-            yield evaluate_item(self.model, self._benchmark, self._plan, item)
+            yield evaluate_item(self.model, self._benchmark, self._plan, item, self._out)

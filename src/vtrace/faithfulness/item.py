@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..attribution.options import CalibrateOn
 from ..attribution.result import Attribution
 from ..benchmarks.benchmark import Benchmark
 from ..benchmarks.grading import CORRECT, grade
@@ -26,9 +27,9 @@ from ..tracing.targets import find_target
 from ..types import Example, Trace
 from .curves import Curve
 from .evidence import captured_dependence, evidence_positions, localisation
-from .freeze import fingerprint
-from .likelihoods import CurveKind, ResponseLikelihoods
+from .likelihoods import CurveKind, ResponseLikelihoods, hideable_positions
 from .plan import EvaluationPlan, item_seed
+from .response_row import fingerprint
 from .rows import (
     CurveRow,
     EvaluatedTarget,
@@ -112,7 +113,7 @@ def _item_row(item: FrozenExample, likelihoods: ResponseLikelihoods) -> ItemRow:
     frozen = item.trace
     verdict = grade(item.example, frozen.answer_text)
     clean, image, joint = likelihoods.measure(
-        [frozenset(), frozenset(likelihoods.positions("image")), frozenset(likelihoods.positions("joint"))]
+        [frozenset(), frozenset(hideable_positions(frozen, "image")), frozenset(hideable_positions(frozen, "joint"))]
     )
     return ItemRow(
         key=item.key,
@@ -143,8 +144,8 @@ def _attribute_all(
     rows: RunRows,
 ) -> list[Attributed]:
     """Run the methods, and record their costs and failures as rows."""
-    # Methods that blur the picture use the same blur as the measurement afterwards.
-    defaults = {"seed": item_seed(plan.seed, item.number), "radius": radius}
+    # Methods that blur the picture use the same blur as the measurement afterwards; calibration is the paper's.
+    defaults = {"seed": item_seed(plan.seed, item.number), "radius": radius, "calibrate_on": "response"}
     memory = PeakMemory(session.lvlm.device)
     found = []
     for target, method in wanted:
@@ -176,7 +177,8 @@ def _attribute(
     method = plan.method(name)
     known = find_method(method).options
     options = {key: value for key, value in defaults.items() if key in known} | dict(plan.options.get(name, {}))
-    return run_method(method, session, find_target(session.trace, target), plan.calibrates(name), **options)
+    calibrated: CalibrateOn | None = "response" if plan.calibrates(name) else None
+    return run_method(method, session, find_target(session.trace, target), calibrated, **options)
 
 
 def _reference(plan: EvaluationPlan, session: TraceSession, radius: float) -> np.ndarray | None:

@@ -10,12 +10,12 @@ import numpy as np
 from ..errors import ModelError
 from ..methods.session import TraceSession
 from ..tracing.pictures import BLUR
+from ..types import Setting, Trace
 from .curves import (
     CURVE_STEPS,
     MODES,
     Curve,
     Mode,
-    Setting,
     curve_of,
     groups_of,
     is_settled,
@@ -50,22 +50,24 @@ class ResponseLikelihoods:
     def __init__(self, session: TraceSession, radius: float = BLUR):
         self.trace = session.trace
         self._perturbation = session.perturbation(radius)
-        self._known: dict[frozenset[int], float] = {}
+        self._known: dict[frozenset[int], np.ndarray] = {}
 
-    def measure(self, states: Iterable[frozenset[int]]) -> list[float]:
-        """exp(mean log p) of the response in each state."""
+    @property
+    def passes(self) -> int:
+        """How many states went through the decoder so far."""
+        return len(self._known)
+
+    def measure(self, states: Iterable[frozenset[int]], tokens: Sequence[int] | None = None) -> list[float]:
+        """exp(mean log p) of the response in each state, or of some of its tokens, which are counted from 0."""
         states = list(states)
         new = sorted({s for s in states if s not in self._known}, key=lambda s: (len(s), sorted(s)))
         if new:
-            values = self._perturbation.log_probabilities(new).mean(dim=1).exp()
-            if not values.isfinite().all():
+            rows = self._perturbation.log_probabilities(new).cpu().numpy()
+            if not np.isfinite(np.exp(rows.mean(axis=1))).all():
                 raise ModelError("likelihoods are not finite; try dtype float32 or bfloat16")
-            self._known.update(zip(new, values.tolist(), strict=True))
-        return [self._known[state] for state in states]
-
-    def positions(self, setting: Setting) -> list[int]:
-        """Positions that are perturbed: of the image, of the question, or of both."""
-        return self.trace.positions("image", "question") if setting == "joint" else self.trace.positions(setting)
+            self._known.update(zip(new, rows, strict=True))
+        chosen = slice(None) if tokens is None else list(tokens)
+        return [float(np.exp(self._known[state][chosen].mean())) for state in states]
 
     def curves(
         self,
@@ -78,7 +80,7 @@ class ResponseLikelihoods:
             _Path(number, CurveKind(setting, mode), states_of(groups, mode), mass_of(scores, groups))
             for number, scores in enumerate(rankings)
             for setting in settings
-            for groups in [groups_of(ranked(scores, self.positions(setting)), steps)]
+            for groups in [groups_of(ranked(scores, hideable_positions(self.trace, setting)), steps)]
             for mode in MODES
         ]
         found: list[dict[CurveKind, Curve]] = [{} for _ in rankings]
@@ -105,3 +107,8 @@ class ResponseLikelihoods:
             for k, states in ahead.items():
                 values[k] += self.measure(states)
         return [own + end * (len(path.states) - len(own)) for own, end, path in zip(values, ends, paths, strict=True)]
+
+
+def hideable_positions(trace: Trace, setting: Setting) -> list[int]:
+    """Positions that are perturbed: of the image, of the question, or of both."""
+    return trace.positions("image", "question") if setting == "joint" else trace.positions(setting)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import VTraceError
 from ..lvlm.model import Lvlm
+from ..system.error_log import record_bug
 from .item import ChangedExampleError, freeze_item, measure_item
 from .plan import EvaluationPlan
 from .rows import FailureRow, LeftOutRow, RunRows, TargetAndMethod
@@ -24,8 +26,10 @@ class ItemToMeasure:
     again: bool  # the run has the item already, and other results about it
 
 
-def evaluate_item(lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, item: ItemToMeasure) -> RunRows:
-    """What was measured, or why nothing could be."""
+def evaluate_item(
+    lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, item: ItemToMeasure, folder: Path | None = None
+) -> RunRows:
+    """What was measured, or why nothing could be. The traceback of a bug goes to a log in the folder of the run."""
     try:
         example = freeze_item(lvlm, benchmark, plan, item.number, item.frozen)
         return measure_item(lvlm, plan, example, plan.radius(benchmark), item.wanted)
@@ -33,6 +37,8 @@ def evaluate_item(lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, item: 
         raise
     except VTraceError as error:
         return not_measured(item, str(error))
+    except Exception as error:  # a bug of ours on one item must not stop the run
+        return not_measured(item, record_bug(error, folder, f"item {item.key}"))
 
 
 def not_measured(item: ItemToMeasure, reason: str) -> RunRows:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast, get_args
+from typing import Annotated, Any, Protocol, cast, get_args
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
 from ..methods.registry import find_method
+from ..system.option_check import check_option
+from ..tracing.batch import GENERATED_TOGETHER
+from ..tracing.endpoint import Endpoint
 from ..tracing.prompt import SYSTEM_PROMPT
 from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
 from .rows import EvaluatedTarget, RunSettings, TraceSettings
-
-GENERATED_TOGETHER = 16
 
 
 class IdentifiedModel(Protocol):
@@ -38,17 +39,21 @@ class ResponsePlan:
     system: str = SYSTEM_PROMPT
     batch: int = GENERATED_TOGETHER  # how many responses are generated together
 
-    def settings(self, model: IdentifiedModel, benchmark: Benchmark) -> TraceSettings:
-        """The settings that all responses of a folder must share."""
+    def settings(self, model: IdentifiedModel, benchmark: Benchmark, endpoint: Endpoint | None = None) -> TraceSettings:
+        """The settings that all responses of a folder must share. Nobody knows the weights that a server has."""
         return TraceSettings(
             model=model.name,
-            revision=model.revision,
-            dtype=model.dtype,
-            served_model="",
+            revision=model.revision if endpoint is None else "",
+            dtype=model.dtype if endpoint is None else "",
+            served_model=endpoint.model if endpoint else "",
             benchmark=benchmark.name,
             system=self.system,
             max_new_tokens=self.max_new_tokens,
         )
+
+
+MOST_BLUR = 10.0  # of the longer side: nothing is left to be seen
+_Count = Annotated[int, 1]
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,8 @@ class EvaluationPlan:
     def check(self) -> None:
         if self.blur is not None:
             check_blur(self.blur)
-        if self.steps < 1:
-            raise InputError(f"a curve needs at least 1 step, not {self.steps}")
+        check_option("steps", self.steps, _Count)
+        check_option("seed", self.seed, int)
         check_targets(self.targets)
         if stray := set(self.options) - set(self.methods):
             raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
@@ -120,8 +125,10 @@ def check_targets(names: Sequence[str]) -> tuple[EvaluatedTarget, ...]:
 
 
 def check_blur(radius: float) -> float:
-    if radius <= 0:
-        raise InputError(f"blur radius must be positive, not {radius:g}; give a fraction of the longer side")
+    if not 0 < radius <= MOST_BLUR:
+        raise InputError(
+            f"blur radius must be positive and at most {MOST_BLUR}, not {radius:g}; give a fraction of the longer side"
+        )
     return radius
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..benchmarks.grading import Verdict
-from ..types import Finish
-from .curves import Mode, Setting
+from ..types import Finish, Setting
+from .curves import Mode
 
 TableName = Literal["item", "result", "curve", "evidence", "failure", "left_out", "lost"]
 EvaluatedTarget = Literal["response", "answer"]

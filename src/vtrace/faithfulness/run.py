@@ -9,6 +9,7 @@ from pathlib import Path
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
 from ..lvlm.model import Lvlm
+from ..tracing.endpoint import Endpoint
 from ..types import Progress, silent
 from .engine import Engine, ThisProcess
 from .measurement import ItemToMeasure
@@ -28,6 +29,7 @@ def evaluate(
     shard: Shard = WHOLE_RUN,
     only: Sequence[int] | None = None,
     traces: Path | None = None,
+    endpoint: Endpoint | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Measure what is missing in the run at `out`, in the order of the benchmark, and return its file.
@@ -41,10 +43,11 @@ def evaluate(
         shard: which of them, if several machines share the work.
         only: evaluate the examples with these numbers, instead of a limit.
         traces: measure these frozen responses, and only these; by default, responses are frozen in `out` first.
+        endpoint: the server that generates the responses, instead of `lvlm`.
         progress: receives the number of finished items.
     """
     return evaluate_on(
-        ThisProcess(lvlm, benchmark, plan),
+        ThisProcess(lvlm, benchmark, plan, out, endpoint),
         benchmark,
         plan,
         out,

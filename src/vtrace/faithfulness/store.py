@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -171,8 +172,8 @@ def read_run(place: Path, tables: Sequence[TableName] = RUN_TABLES, item: str | 
 
     `tables` and `item` read less: only some tables, only the rows of one item.
     """
-    paths = run_files(place) if place.is_dir() else [place]
-    if not paths or not paths[0].exists():
+    paths = run_files(place) if os.path.isdir(place) else [place]
+    if not paths or not os.path.exists(paths[0]):
         raise InputError(f"there is no run at {place}; create one with: vtrace evaluate --out {place}")
     return merge_runs({path: _read_file(path, tables, item) for path in paths})
 

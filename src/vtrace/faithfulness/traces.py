@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
 from .database import Database, connect_read_only, insert_row, read_settings, readable
 from .plan import IdentifiedModel
 from .rows import TraceRows, TraceSettings
-from .store import WHOLE_RUN, FrozenResponse, Shard
+from .store import WHOLE_RUN, FrozenResponse, Shard, read_reasons
 
 TRACE_VERSION = 1
 TRACE_FILES = "traces*.sqlite"
@@ -91,6 +91,31 @@ def read_traces(place: Path) -> FrozenTraces:
     return FrozenTraces(
         place, first.settings, responses, {key: why for key, why in left_out.items() if key not in responses}
     )
+
+
+class TraceSummary(NamedTuple):
+    """How many responses a file has, and what is wrong with some of them."""
+
+    responses: int
+    cut_off: int  # at the token budget
+    not_round_tripped: int  # texts whose tokens are not certain
+    left_out: dict[str, int]  # how often for each reason
+
+    def describe(self) -> Iterator[str]:
+        """What a user should know, in lines."""
+        for reason, count in self.left_out.items():
+            yield f"left out {count}: {reason}"
+        if self.cut_off:
+            yield f"{self.cut_off} of {self.responses} responses were cut off at the token budget"
+        if self.not_round_tripped:
+            yield f"{self.not_round_tripped} of {self.responses} responses do not round-trip; their tokens are a guess"
+
+
+def summarise_traces(path: Path) -> TraceSummary:
+    counts = "SELECT COUNT(*), SUM(finish = 'length'), SUM(round_trips = 0) FROM response"
+    with readable(path), closing(connect_read_only(path)) as connection:
+        ((count, cut, unsure),) = connection.execute(counts)
+    return TraceSummary(count, cut or 0, unsure or 0, read_reasons(path, "left_out"))
 
 
 def _read_file(path: Path) -> FrozenTraces:

@@ -64,7 +64,7 @@ class EvaluationWorker:
     """One replica of the model.
 
     Args:
-        model: its name, which the run records.
+        model: its name as given, which the run records.
         place: where it is loaded from.
         dtype: of its weights; empty for the default.
         device: where it runs; empty for the default.
@@ -85,9 +85,10 @@ class EvaluationWorker:
     ):
         self._plan, self._blur = plan, blur
         self._benchmark = _readable(*benchmark)
-        self._lvlm = replace(load(place, dtype=find_dtype(dtype), device=device or None), name=model)
+        loaded = load(place, dtype=find_dtype(dtype), device=device or None)
+        self._lvlm = replace(loaded, name=loaded.name.replace(place, model))
         catalogue = catalogue_of(self._benchmark) if self._benchmark else ""
-        self.greeting = WorkerGreeting(model, self._lvlm.revision, self._lvlm.dtype, catalogue)
+        self.greeting = WorkerGreeting(self._lvlm.name, self._lvlm.revision, self._lvlm.dtype, catalogue)
 
     def run(self, payload: BatchToFreeze | Measurement) -> TraceRows | RunRows | ChangedExample:
         benchmark = self._sent(payload.sent) if payload.sent else self._benchmark

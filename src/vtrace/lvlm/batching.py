@@ -26,10 +26,9 @@ def encode_responses(lvlm: Lvlm, prompt: ProcessorOutput, responses: Sequence[Se
     # Any token does for the response here; a sampled image token would make the model look for another picture.
     ids = [*prompt["input_ids"][0].tolist(), *[seam.pad_id] * longest]
     batch = seam.repeat(seam.encode(with_response(lvlm, prompt, ids)), len(responses))
-    embed, device = lvlm.model.get_input_embeddings(), batch["inputs_embeds"].device
+    device = batch["inputs_embeds"].device
     for row, response in enumerate(responses):
-        tokens = torch.tensor(response, device=device)
-        own = {"inputs_embeds": embed(tokens), **lvlm.family.token_inputs(seam.decoder, tokens)}
+        own = seam.token_inputs(torch.tensor(response, device=device))
         if not row:
             batch |= {name: batch[name].clone() for name in own}
         for name, value in own.items():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
@@ -20,26 +21,30 @@ EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "
 UNFINISHED = {"pinhole-half": _SHIPPED / "checkpoint_half"}  # half trained, for reinforcement learning to start from
 
 
+# Code in a checkpoint is never run. Without this, transformers asks on a terminal, and a "y" would run it.
+NO_FOREIGN_CODE = {"trust_remote_code": False}
+
+
 class Checkpoint(NamedTuple):
     """A folder or hub id, and the revision if the name ends in one."""
 
     source: str
-    options: dict[str, str]  # for `from_pretrained`
+    options: dict[str, Any]  # for every `from_pretrained`
 
 
 def find_checkpoint(name: str) -> Checkpoint:
     """Where the checkpoint with this name is."""
     shipped = EMBEDDED | UNFINISHED
-    if name in shipped or Path(name).exists():
-        return Checkpoint(str(shipped.get(name, name)), {})
+    if name in shipped or os.path.exists(name):
+        return Checkpoint(str(shipped.get(name, name)), dict(NO_FOREIGN_CODE))
     source, _, revision = name.partition("@")
-    return Checkpoint(source, {"revision": revision} if revision else {})
+    return Checkpoint(source, NO_FOREIGN_CODE | ({"revision": revision} if revision else {}))
 
 
 def read_config(checkpoint: Checkpoint, name: str) -> ModelConfig:
     """The configuration of a checkpoint, without its weights."""
     try:
-        return AutoConfig.from_pretrained(checkpoint.source, trust_remote_code=False, **checkpoint.options)
+        return AutoConfig.from_pretrained(checkpoint.source, **checkpoint.options)
     except Exception as error:
         if reason := _unusable(str(error)):
             raise ModelError(f"cannot read {name}: {reason}") from error
@@ -60,6 +65,8 @@ def failure_reason(error: Exception) -> str:
     """What went wrong, in one line. The hub's own message for a gated model does not say what to do."""
     if "gated repo" in str(error) or "GatedRepo" in type(error).__name__:
         return "its owner requires you to accept terms; accept them on its page, then run: hf auth login"
+    if "trust_remote_code" in str(error):
+        return "it needs code of its own, which VTrace never runs"
     return first_line(error)
 
 

@@ -42,7 +42,7 @@ class GatedDeltaRule:
         return GatedDeltaRule(*(torch.cat(parts) for parts in zip(*every, strict=True)))
 
 
-def normalised(x: Float[Tensor, "*any size"]) -> Float32[Tensor, "*any size"]:
+def unit_length(x: Float[Tensor, "*any size"]) -> Float32[Tensor, "*any size"]:
     wide = x.float()
     return wide * torch.rsqrt(wide.pow(2).sum(-1, keepdim=True) + _EPSILON)
 

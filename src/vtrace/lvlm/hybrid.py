@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float32, Int
 from torch import Tensor, nn
 
-from .delta_rule import GatedDeltaRule, normalised
+from .delta_rule import GatedDeltaRule, unit_length
 from .layer import RowReader
 from .mixer import Mixer, MixerCall, check_equal, convolution, is_recurrent
 
@@ -70,7 +70,7 @@ class _RuleCall(NamedTuple):
 
     def mixing(self, row: int, length: int) -> GatedDeltaRule:
         own = slice(0, length)
-        query, key = (normalised(x[row, own]).transpose(0, 1) for x in (self.query, self.key))
+        query, key = (unit_length(x[row, own]).transpose(0, 1) for x in (self.query, self.key))
         return GatedDeltaRule(
             query * query.shape[-1] ** -0.5, key, self.decay[row, own].float().T, self.strength[row, own].float().T
         )

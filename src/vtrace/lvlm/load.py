@@ -9,10 +9,12 @@ from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
 from ..errors import ModelError, first_line
-from .checkpoint import auto_class, failure_reason, find_checkpoint, read_config
+from .adapter import adapted, split_adapter
+from .checkpoint import Checkpoint, auto_class, build_without_weights, failure_reason, find_checkpoint, read_config
+from .families.family import Family
 from .families.supported import family_of, has_pictures
 from .model import Lvlm
 from .processor import load_processor, load_text_processor
@@ -30,6 +32,7 @@ def load(
     dtype: Dtype | torch.dtype | None = None,
     device: Spread | str | DeviceMap | None = None,
     revision: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
 ) -> Lvlm:
     """Load a checkpoint.
 
@@ -41,30 +44,56 @@ def load(
         device: by default a GPU if there is one, else the CPU; "auto" spreads the model over all GPUs, a mapping
             says where each module goes, and "tensor-parallel" splits every layer over the processes of `torchrun`.
         revision: a branch, tag or commit on the hub.
+        adapter: a folder or hub id with a PEFT adapter for the model. It is merged into the weights, unless these are
+            quantised. A `name` that holds only an adapter loads the model it was made for, and the adapter.
     """
     name = f"{name}@{revision}" if revision else str(name)
+    if not adapter:
+        name, adapter = split_adapter(name)
     found = find_checkpoint(name)
     config = read_config(found, name)
     family = family_of(config, name)
     plan = _plan(dtype, device)
     if device == TENSOR_PARALLEL:
         plan = _Plan({**plan.options, **split_options(config, family, name)}, None)
-    processor: Any
     try:
         model = auto_class(family).from_pretrained(
             found.source, attn_implementation=family.kernel, **plan.options, **found.options
         )
-        read = load_processor if has_pictures(family) else load_text_processor
-        processor = read(found.source, model.config.model_type, **found.options)
     except Exception as error:  # weights and configurations can be damaged in many ways
+        raise ModelError(f"cannot load {name}: {failure_reason(error)}") from error
+    processor = _processor(found, family, name, model.config.model_type)
+    if plan.move_to is not None:
+        model = _moved(model, plan.move_to)
+    if adapter:
+        model, name = adapted(model, str(adapter), name), f"{name} + {adapter}"
+    return Lvlm(name, model.eval(), processor, family)
+
+
+def _processor(found: Checkpoint, family: Family, name: str, kind: str) -> Any:
+    read: Any = load_processor if has_pictures(family) else load_text_processor
+    try:
+        processor = read(found.source, kind, **found.options)
+    except Exception as error:
         raise ModelError(f"cannot load {name}: {failure_reason(error)}") from error
     if has_pictures(family) and not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; check its processor_config.json")
     if family.chat_template and not processor.chat_template:
         processor.chat_template = family.chat_template
-    if plan.move_to is not None:
-        model = _moved(model, plan.move_to)
-    return Lvlm(name, model.eval(), processor, family)
+    return processor
+
+
+def load_without_weights(name: str) -> Lvlm:
+    """A model that can read prompts and responses but not compute: what is needed if a server has the weights."""
+    found = find_checkpoint(name)
+    config = read_config(found, name)
+    family = family_of(config, name)
+    model = build_without_weights(config, family)
+    try:
+        model.generation_config = GenerationConfig.from_pretrained(found.source, **found.options)
+    except OSError:  # not every checkpoint has one; the model's own configuration has the end token, too
+        model.generation_config = GenerationConfig.from_model_config(config)
+    return Lvlm(name, model, _processor(found, family, name, config.model_type), family)
 
 
 class _Plan(NamedTuple):

@@ -90,7 +90,7 @@ class MixerCall(NamedTuple):
 
 def check_equal(found: Tensor, expected: Tensor, problem: str) -> None:
     """Refuse a model whose own numbers are not rebuilt; overflow is found elsewhere."""
-    found, expected = found.float(), expected.float()
+    found, expected = found.detach().float(), expected.detach().float()
     limit = _TOLERANCE * float(expected.norm()) + 1e-6
     if float((found - expected).norm()) > limit:  # false for numbers that are not finite
         raise ModelError(f"{problem} that cannot be read, which would make the attribution wrong; it is not supported")

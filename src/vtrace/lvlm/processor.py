@@ -98,7 +98,7 @@ class TextProcessor:
         return self.tokenizer(text, add_special_tokens=False, **options)  # the template has added them
 
 
-def load_processor(name: str, kind: str, **where: str) -> ProcessorMixin:
+def load_processor(name: str, kind: str, **where: Any) -> ProcessorMixin:
     """The processor of a checkpoint of this model type. `where` can be a revision."""
     if is_torchvision_available() or kind not in _NEEDING_TORCHVISION:
         return AutoProcessor.from_pretrained(name, **where)
@@ -122,7 +122,7 @@ def pillow_image_processor(module: str, name: str) -> type[BaseImageProcessor]:
     )
 
 
-def load_text_processor(name: str, kind: str, **where: str) -> TextProcessor:
+def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:
     return TextProcessor(AutoTokenizer.from_pretrained(name, **where))
 
 

@@ -10,6 +10,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenize
 
 from ..errors import ModelError, first_line
 from ..types import Word
+from .checkpoint import NO_FOREIGN_CODE
 from .families.family import Arguments
 from .seam import Seam
 
@@ -40,7 +41,8 @@ def by_masked_lm(
     `fallback` (n,vocabulary) is used at positions for which it proposes none.
     """
     try:
-        reader, filler = AutoTokenizer.from_pretrained(name), AutoModelForMaskedLM.from_pretrained(name).eval()
+        reader = AutoTokenizer.from_pretrained(name, **NO_FOREIGN_CODE)
+        filler = AutoModelForMaskedLM.from_pretrained(name, **NO_FOREIGN_CODE).eval()
     except Exception as error:  # missing, unreadable, or not a masked language model
         raise ModelError(f"cannot load the masked language model {name!r}: {first_line(error)}") from error
     found, place = torch.zeros_like(fallback), {position: row for row, position in enumerate(positions)}

@@ -112,6 +112,10 @@ class Seam:
             if hasattr(core, "rope_deltas"):
                 core.rope_deltas = cached
 
+    def token_inputs(self, ids: Int[Tensor, " tokens"]) -> dict[str, Tensor]:
+        """What shows these tokens to the decoder, by name: embeddings, and what a family has beside."""
+        return {"inputs_embeds": self.model.get_input_embeddings()(ids), **self.family.token_inputs(self.decoder, ids)}
+
     def pad(self, arguments: Arguments, positions: Sequence[Sequence[int]]) -> Arguments:
         """A batch with one row per position set, each with those positions replaced by the pad token.
 

@@ -94,7 +94,7 @@ def compare(
     for name in dict.fromkeys(methods):
         session.progress = partial(progress, label=name)
         session.progress(0, 0)
-        run = partial(run_method, name, session, found, calibrated, **options.get(name, {}))
+        run = partial(run_method, name, session, found, "target" if calibrated else None, **options.get(name, {}))
         try:
             with memory.measure():
                 timed = session.timed(run)

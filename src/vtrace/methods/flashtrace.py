@@ -57,7 +57,7 @@ def _trace(
     carried = scores * bridge
     reach = float(carried.sum() / scores.sum()) if scores.sum() > 0 else 0.0
     reaches = [reach]
-    for _ in range(hops):
+    for _ in range(min(hops, len(session.trace))):  # every hop reaches earlier tokens
         if reach == 0:
             break
         members = carried.nonzero()[:, 0]

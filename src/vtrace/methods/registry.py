@@ -12,8 +12,9 @@ from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
+from ..attribution.options import CalibrateOn
 from ..attribution.result import Attribution
-from ..attribution.shares import to_shares
+from ..attribution.shares import calibrated_tokens, to_shares
 from ..errors import InputError, ModelError, VTraceError, running
 from ..system.option_check import check_option
 from ..types import Target
@@ -175,9 +176,10 @@ def keeps_layers(names: Sequence[str]) -> bool:
 
 
 def run_method(
-    name: str, session: TraceSession, target: Target, calibrated: bool = False, **options: Any
+    name: str, session: TraceSession, target: Target, calibrated: CalibrateOn | None = None, **options: Any
 ) -> Attribution:
-    """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does."""
+    """Run one method with the given options. `calibrated` puts image and text on one scale, as stage 3 does, measured
+    on the target or on the whole response."""
     method = find_method(name)
     method.check(name, options)
     if ATTENTION in method.needs and session.seam.hybrid:
@@ -201,19 +203,30 @@ def run_method(
 
 
 def _as_attribution(
-    name: str, session: TraceSession, target: Target, outcome: Outcome, calibrated: bool, options: dict[str, Any]
+    name: str,
+    session: TraceSession,
+    target: Target,
+    outcome: Outcome,
+    calibrated: CalibrateOn | None,
+    options: dict[str, Any],
 ) -> Attribution:
     raw = outcome.scores.detach().cpu().double().numpy().copy()
     if not np.isfinite(raw).all():
         raise ModelError(f"{name}: scores are not finite at position {int(np.argmin(np.isfinite(raw)))}")
     raw[min(target.receivers(options.get("receivers", "predictor"))) :] = 0  # a target relies on what came before
-    likelihoods = session.padded_likelihoods() if calibrated and session.trace.patches else None
-    shares = to_shares(session.trace, raw, likelihoods, calibrated)
+    likelihoods = None
+    if calibrated and session.trace.patches:
+        likelihoods = calibrated_tokens(session.trace, target, session.padded_likelihoods(), calibrated)
+    shares = to_shares(session.trace, raw, likelihoods, calibrated is not None)
     return Attribution(
         trace=session.trace,
         target=target,
         method=name,
-        options={**options, "calibrated": calibrated},
+        options={
+            **options,
+            "calibrated": calibrated is not None,
+            **({"calibrate_on": calibrated} if calibrated else {}),
+        },
         details=outcome.details,
         **shares._asdict(),
     )

@@ -51,7 +51,7 @@ def vtrace(
     multihop: bool = True,
     hops: int = 0,
     calibrate: bool = True,
-    calibrate_on: CalibrateOn = "response",
+    calibrate_on: CalibrateOn = "target",
     receivers: ReadAt = "predictor",
 ) -> Attribution:
     """The paper's three stages: centred writes, all paths, image and text on one scale."""

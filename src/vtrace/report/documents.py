@@ -6,19 +6,27 @@ import base64
 import dataclasses
 import io
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from ..attribution.findings.contrast import contrast_document, read_contrast
+from ..attribution.findings.regions import Region, region_entry
+from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
 from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
-from ..system.files import read_json
-from ..types import Box, Calibration, Patch, Span, Target, Trace, Turn, Word
+from ..methods.model_comparison import moves
+from ..system.json_reader import read_json
+from ..system.typed_json import as_typed, typed_fields
+from ..tracing.pictures import open_images
+from ..types import Calibration, Target, Trace
 from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
+from .trace_check import check_trace
 
 TRACE_SCHEMA = "vtrace.trace/1"
 ATTRIBUTION_SCHEMA = "vtrace.attribution/2"
@@ -27,6 +35,8 @@ AGAIN = {  # what to do with a file of an older version
     TRACE_SCHEMA: "ask the model again",
     ATTRIBUTION_SCHEMA: "explain the trace again",
 }
+_Row = tuple[float, ...]
+_Rows = tuple[_Row, ...]
 STRONGEST = 20  # number of inputs listed by name
 OF_METHOD = ("scores", "options", "image_share", "text_share", "calibration", "warnings", "top", "details")
 
@@ -50,8 +60,10 @@ def from_document(document: Any, name: str = "the document") -> Trace | Attribut
         raise _unreadable(schema, name)
     try:
         return _trace(document) if schema == TRACE_SCHEMA else _attribution(document)
+    except KeyError as error:
+        raise InputError(f"{name} is damaged: it has no field {error}") from error
     except Exception as error:  # a damaged file can fail anywhere
-        raise InputError(f"{name} is damaged: {type(error).__name__}: {first_line(error)}") from error
+        raise InputError(f"{name} is damaged: {first_line(error)}") from error
 
 
 def _unreadable(schema: str, name: str) -> InputError:
@@ -81,7 +93,7 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
     """An attribution as JSON. The whole one has pictures and W, so it can be shown and retargeted after loading."""
     pairwise = attribution.pairwise if whole else None
     left_out = pairwise is not None and len(pairwise) > LARGEST_SAVED
-    likelihoods = attribution.likelihoods
+    likelihoods, verified, contrast = attribution.likelihoods, attribution.verification, attribution.contrast
     return {
         "schema": ATTRIBUTION_SCHEMA,
         "method": attribution.method,
@@ -100,10 +112,25 @@ def attribution_document(attribution: Attribution, whole: bool = True) -> dict[s
         "log_scale": attribution.log_scale,
         "likelihoods": None if likelihoods is None else likelihoods.tolist(),
         "details": attribution.details,
+        "regions": [region_entry(region, attribution.scores) for region in attribution.regions],
+        "visual_dependence": _dependence(attribution),
+        "contrast": None if contrast is None else contrast_document(contrast),
+        "verification": None if verified is None else verification_document(verified),
         "trace": trace_document(attribution.trace, pictures=whole),
         "pairwise": None if pairwise is None or left_out else encode_triangle(pairwise.dense()),
         "left_out": left_out_note(len(attribution.trace)) if left_out else None,
     }
+
+
+def _dependence(attribution: Attribution) -> dict[str, Any] | None:
+    """Visual dependence of response tokens and words, in nats; None if it was not measured."""
+    if attribution.likelihoods is None:
+        return None
+    words = [
+        {"text": word.text, "start": word.start, "stop": word.stop, "nats": nats}
+        for word, nats in attribution.word_dependence()
+    ]
+    return {"tokens": attribution.visual_dependence().tolist(), "words": words}
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -128,6 +155,24 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def model_comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """The same for one method and two models, and what moved: every patch and word, the largest change first."""
+    document = comparison_document(comparison)
+    moved = [
+        {
+            "kind": move.item.kind,
+            "label": move.item.label,
+            "positions": list(move.item.positions),
+            "before": move.before,
+            "after": move.after,
+            "rank_before": move.rank_before,
+            "rank_after": move.rank_after,
+        }
+        for move in moves(comparison)
+    ]
+    return {**document, "models": document.pop("methods"), "moved": moved}
+
+
 def _facts(trace: Trace, target: Target) -> dict[str, Any]:
     return {
         "model": trace.model,
@@ -145,50 +190,58 @@ def encode_image(image: Image.Image) -> str:
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-def _trace(document: dict[str, Any]) -> Trace:
-    fields = {key: _tupled(value) for key, value in document.items() if key != "schema"}
-    fields["images"] = tuple(
-        Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in document["images"] or ()
-    )
-    if not len(fields["ids"]) == len(fields["offsets"]) == len(fields["kinds"]) > fields["prompt_length"] > 0:
-        raise ValueError("ids, offsets and kinds differ in length")
-    fields["patches"] = tuple(
-        Patch(position, image, row, column, Box(*box), view)
-        for position, image, row, column, box, view in fields["patches"]
-    )
-    fields["offsets"] = tuple(Span(*offset) for offset in fields["offsets"])
-    fields["sentences"] = tuple(Span(*sentence) for sentence in fields["sentences"])
-    fields["response_span"], fields["reasoning"] = Span(*fields["response_span"]), Span(*fields["reasoning"])
-    fields["answer"] = None if fields["answer"] is None else Span(*fields["answer"])
-    fields["evidence_boxes"] = tuple(Box(*box) for box in fields["evidence_boxes"])
-    fields["evidence_words"] = tuple(Span(*span) for span in fields["evidence_words"])
-    fields["words"] = tuple(Word(*word) for word in fields["words"])
-    fields["turns"] = tuple(Turn(*turn) for turn in fields.get("turns", ()))
-    return Trace(**fields)
+def _trace(document: Any) -> Trace:
+    fields = typed_fields(Trace, document, "trace", without=("schema", "images", "processed"))
+    pictures = as_typed(tuple[str, ...] | None, document["images"], "trace.images") or ()
+    trace = Trace(**fields, images=open_images([base64.b64decode(data, validate=True) for data in pictures]))
+    check_trace(trace)
+    return trace
 
 
 def _attribution(document: dict[str, Any]) -> Attribution:
-    likelihoods, pairwise = document["likelihoods"], document["pairwise"]
+    verified, contrast = document.get("verification"), document.get("contrast")  # files of older versions have none
     trace = _trace(document["trace"])
-    if len(document["scores"]) != len(trace) or (pairwise and pairwise["size"] != len(trace)):
-        raise ValueError("scores or matrix do not fit the trace")
+    target = as_typed(Target, document["target"], "target")
+    if not target.positions or not all(trace.prompt_length <= p < len(trace) for p in target.positions):
+        raise ValueError("the target is outside the response")
+    options = as_typed(Mapping[str, Any], document["options"], "options")
+    details = as_typed(Mapping[str, Any], document.get("details", {}), "details")
+    as_typed(tuple[str, ...], details.get("warnings", []), "details.warnings")
+    scores = _numbers(_Row, document["scores"], (len(trace),), "scores")
+    if not np.isfinite(scores).all():
+        raise ValueError("scores has a value that is no number")
+    likelihoods, pairwise, responses = document["likelihoods"], document["pairwise"], len(trace) - trace.prompt_length
     return Attribution(
         trace=trace,
-        target=Target(document["target"]["name"], tuple(document["target"]["positions"])),
-        scores=np.array(document["scores"], dtype=np.float64),
-        log_scale=document["log_scale"],
-        calibration=Calibration(**document["calibration"]),
-        options=document["options"],
-        method=document["method"],
-        details=_with_warning(document.get("details", {}), document.get("left_out")),
-        likelihoods=None if likelihoods is None else np.array(likelihoods),
-        pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise)),
+        target=target,
+        scores=scores,
+        log_scale=as_typed(float, document["log_scale"], "log_scale"),
+        calibration=as_typed(Calibration, document["calibration"], "calibration"),
+        options=options,
+        method=as_typed(str, document["method"], "method"),
+        details=_with_warning(details, as_typed(str | None, document.get("left_out"), "left_out")),
+        likelihoods=None if likelihoods is None else _numbers(_Rows, likelihoods, (4, responses), "likelihoods"),
+        pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise, len(trace))),
+        verification=None if verified is None else read_verification(verified),
+        contrast=None if contrast is None else read_contrast(contrast),
+        regions=tuple(_region(entry, len(trace)) for entry in document.get("regions", [])),
     )
 
 
-def _with_warning(details: dict[str, Any], warning: str | None) -> dict[str, Any]:
+def _region(entry: Any, length: int) -> Region:
+    region = as_typed(Region, {key: value for key, value in entry.items() if key != "share"}, "regions")
+    if len(region.positions) != len(region.coverage) or not all(0 <= p < length for p in region.positions):
+        raise ValueError("a region has positions that do not exist")
+    return region
+
+
+def _with_warning(details: Mapping[str, Any], warning: str | None) -> Mapping[str, Any]:
     return {**details, "warnings": [*details.get("warnings", []), warning]} if warning else details
 
 
-def _tupled(value: Any) -> Any:
-    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
+def _numbers(kind: Any, value: Any, shape: tuple[int, ...], where: str) -> np.ndarray:
+    """An array of numbers."""
+    found = np.array(as_typed(kind, value, where), dtype=np.float64)
+    if found.shape != shape:
+        raise ValueError(f"{where} does not fit the trace")
+    return found

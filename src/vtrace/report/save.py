@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from ..attribution.findings.evidence_regions import coco_document
 from ..attribution.result import Attribution
 from ..errors import InputError
 from ..methods.comparison import Comparison
@@ -37,6 +38,13 @@ def save(thing: Trace | Attribution | Comparison, path: str | Path, form: Form |
         known = f"{', '.join(endings[:-1])} or {endings[-1]}" if len(endings) > 1 else endings[0]
         raise InputError(f"cannot save as {place.name!r}: the name has to end in {known}")
     return write_atomically(place, lambda file: writer(thing, file))
+
+
+def save_boxes(attribution: Attribution, path: Path) -> Path:
+    """Write the boxes of the strongest evidence, in the layout of COCO."""
+    found = tuple(region for region in attribution.regions if region.kind == "evidence")
+    text = json.dumps(coco_document(attribution.trace, found, attribution.scores), ensure_ascii=False, indent=1)
+    return write_atomically(path, lambda file: file.write_text(text, "utf-8"))
 
 
 def notebook(thing: Attribution | Comparison) -> str:

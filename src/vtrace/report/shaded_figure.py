@@ -17,10 +17,11 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..attribution.result import Attribution
 from ..system.text_colours import FAINT, INK
-from ..types import Kind, Panel, Trace, Word
+from ..tracing.spans import shown_words
+from ..types import Box, Kind, Panel, Trace, Word
 from ..viewer.palette import STOPS, colour, ink
 from .scale import Scale
-from .wording import panel_title
+from .wording import panel_title, percent
 
 MARGIN = 0.45  # inches around a figure
 LINE, TEXT_SIZE = 0.315, 11.5  # line height in inches, and the matching text size in points
@@ -112,12 +113,38 @@ def draw_picture(axes: Axes, attribution: Attribution, panel: Panel, scale: Scal
             x, y, x_end, y_end = patch.box
             edge = fill_colour(max(0.45, scale.strength(patch.position)))
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), x_end - x, y_end - y, fill=False, lw=1.6, ec=edge))
+    for region in attribution.regions:
+        if region.box is not None and region.image == panel.image:
+            name = "" if region.kind == "evidence" else region.name
+            label = f"{name} {percent(region.share(attribution.scores))}".strip()
+            _draw_region(axes, region.box, label, image.width)
     if title := panel_title(attribution, panel):
         axes.set_title(title, fontsize=8, color=FAINT, loc="left", pad=3)
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set_visible(False)
+
+
+def _draw_region(axes: Axes, box: Box, label: str, width: int) -> None:
+    """A box, readable on any picture: dark on white. Its label is above it, or inside at the upper edge."""
+    x, y = box.left - 0.5, box.top - 0.5
+    for edge, line in (("white", 3.2), (INK, 1.4)):
+        shape = Rectangle((x, y), box.right - box.left, box.bottom - box.top, fill=False, lw=line, ec=edge)
+        axes.add_patch(shape)
+    rightmost, topmost = box.left + box.right > width, box.top < 0.05 * width
+    axes.annotate(
+        label,
+        (box.right if rightmost else x, y),
+        (0, -4 if topmost else 4),
+        textcoords="offset points",
+        ha="right" if rightmost else "left",
+        va="top" if topmost else "bottom",
+        fontsize=7,
+        color=INK,
+        bbox={"fc": "white", "ec": "none", "alpha": 0.85, "pad": 1.2},
+        parse_math=False,
+    )
 
 
 def layout(
@@ -130,7 +157,7 @@ def layout(
     for kind in kinds:
         lines += [[PlacedWord(0.0, kind.upper(), 0.0, None, False)], []]
         x = 0.0
-        for word in (w for w in trace.words if w.kind == kind and not w.text.startswith("<|")):
+        for word in shown_words(trace, kind):
             size = measure(word.text)
             x += 0 if x == 0 or _is_glued(trace, word) else BLANK
             if x > 0 and (x + size > width or _begins_line(trace, word)):

@@ -80,7 +80,7 @@ def shaded_words(attribution: Attribution, kind: Kind, scale: Scale) -> str:
     trace = attribution.trace
     targeted = set(attribution.target.positions)
     parts = []
-    for word, before, text, after in word_pieces(trace.text, trace.offsets, [w for w in trace.words if w.kind == kind]):
+    for word, before, text, after in word_pieces(trace, kind):
         level = scale.strength(word.start, word.stop)
         share = percent(scale.share(word.start, word.stop))
         named = " t" if targeted & set(range(word.start, word.stop)) else ""

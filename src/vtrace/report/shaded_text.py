@@ -35,8 +35,7 @@ def shaded_response(attribution: Attribution) -> Text:
     trace = attribution.trace
     scale = Scale(attribution)
     text = Text()
-    words = [word for word in trace.words if word.kind == "response"]
-    for word, before, shown, after in word_pieces(trace.text, trace.offsets, words):
+    for word, before, shown, after in word_pieces(trace, "response"):
         level = scale.strength(word.start, word.stop)
         text.append(before).append(shown, backdrop(level) if level > 0.08 else "").append(after)
     return text

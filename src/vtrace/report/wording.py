@@ -85,5 +85,17 @@ def calibration_details(attribution: Attribution) -> str:
     )
 
 
+def visual_dependence_sentence(attribution: Attribution, count: int = 3) -> str:
+    """The response words whose likelihood falls most when the image is hidden."""
+    words = sorted(attribution.word_dependence(), key=lambda found: -found.nats)
+    named = ", ".join(f"“{word.text}” {nats:.1f}" for word, nats in words[:count] if nats > 0)
+    return f"Words that depend most on the image, in nats: {named or 'none'}."
+
+
+def signed_percent(share: float) -> str:
+    """A share with its sign; colour is never the only carrier of it."""
+    return percent(0.0) if share == 0 else f"{'+' if share > 0 else '−'}{percent(abs(share))}"
+
+
 def _change(damage: float) -> str:
     return "raises" if damage < 0 else "lowers"

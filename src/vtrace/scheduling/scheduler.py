@@ -76,7 +76,9 @@ class Scheduler:
         self._admit, self._prepare, self._notice = admit, prepare, notice
         self._free = list(range(workers - 1, -1, -1))  # seats that a worker may be started in
         self._seats: dict[int, _Seat] = {}
+        self._with_room: list[dict[int, None]] = [{} for _ in range(TASKS_AHEAD)]  # ready seats, by number of tasks
         self._queue: list[tuple[float, int, Task]] = []
+        self._left = 0  # tasks that have no outcome yet
         self._order = count()  # of tasks that cost the same
         self._kills: Counter[str] = Counter()
         self._deaths = 0  # since a task was last done
@@ -101,10 +103,11 @@ class Scheduler:
         """Outcomes in the order in which they arrive. Ends early if `drain` was called."""
         for task in tasks:
             self._push(task)
-        while self._left():
+        self._left = len(self._queue)
+        while self._left:
             if self.draining and not any(seat.tasks for seat in self._seats.values()):
                 return
-            self._start_workers(self._left())
+            self._start_workers(self._left)
             self._hand_out()
             yield from self._events()
 
@@ -122,9 +125,6 @@ class Scheduler:
     def _push(self, task: Task) -> None:
         heapq.heappush(self._queue, (-task.cost, next(self._order), task))
 
-    def _left(self) -> int:
-        return len(self._queue) + sum(len(seat.tasks) for seat in self._seats.values())
-
     def _start_workers(self, wanted: int) -> None:
         while self._free and len(self._seats) < wanted and not self.draining:
             self._start(self._free.pop(), _Seat())
@@ -137,14 +137,21 @@ class Scheduler:
         """One task for everybody who has none, then the next ones, as long as nobody could be left without."""
         if self.draining:
             return
-        for ahead in range(TASKS_AHEAD):
-            for number, seat in self._seats.items():
-                if len(self._queue) <= ahead * len(self._seats):
-                    return
-                if seat.ready and len(seat.tasks) == ahead:
-                    *_, task = heapq.heappop(self._queue)
-                    seat.tasks.append(task)
-                    self.pool.submit(number, self._prepare(task, seat.greeting))
+        for ahead, seats in enumerate(self._with_room):
+            while seats and len(self._queue) > ahead * len(self._seats):
+                number = next(iter(seats))
+                seat, (*_, task) = self._seats[number], heapq.heappop(self._queue)
+                seat.tasks.append(task)
+                self._sort(number)
+                self.pool.submit(number, self._prepare(task, seat.greeting))
+
+    def _sort(self, number: int) -> None:
+        """Put a seat among those with as many tasks, if it has room for another."""
+        for seats in self._with_room:
+            seats.pop(number, None)
+        seat = self._seats.get(number)
+        if seat and seat.ready and len(seat.tasks) < TASKS_AHEAD:
+            self._with_room[len(seat.tasks)][number] = None
 
     def _handle(self, event: Event) -> Iterator[TaskOutcome]:
         if event.seat not in self._seats:
@@ -155,7 +162,7 @@ class Scheduler:
             case Refused(number, reason):
                 self._lose(number, "refused", reason)
                 self._give_up(reason)
-            case Finished(number, value):
+            case Finished(number, value, _):
                 self._deaths = 0
                 self._seats[number].failures = 0
                 yield from self._report(number, Done(self._seats[number].tasks.pop(0), value))
@@ -172,9 +179,11 @@ class Scheduler:
 
     def _report(self, number: int, outcome: TaskOutcome) -> Iterator[TaskOutcome]:
         """While draining, a worker ends with the task that it was working on."""
+        self._left -= 1
         if self.draining:
             self.pool.stop(number)
             del self._seats[number]
+        self._sort(number)
         yield outcome
 
     def _welcome(self, event: Ready) -> None:
@@ -185,6 +194,7 @@ class Scheduler:
             self._give_up(reason)
             return
         seat.ready, seat.greeting = True, event.greeting
+        self._sort(event.seat)
         self._notice(event.seat, "ready", f"process {event.process} on {event.host}")
 
     def _bury(self, number: int, reason: str) -> Iterator[TaskOutcome]:
@@ -202,6 +212,7 @@ class Scheduler:
             self._kills[blamed.key] += 1
             if self._kills[blamed.key] == KILLS_PER_TASK:
                 del seat.tasks[0]
+                self._left -= 1
                 yield Failed(blamed, f"{KILLS_PER_TASK} workers died of it: {reason}")
         self._lose(number, "died", reason)
         self._free.append(number)
@@ -212,6 +223,7 @@ class Scheduler:
         """A worker is gone. Its tasks are queued again."""
         for task in self._seats.pop(number).tasks:
             self._push(task)
+        self._sort(number)
         self._notice(number, state, reason)
 
     def _give_up(self, reason: str) -> None:

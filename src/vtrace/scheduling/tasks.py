@@ -80,6 +80,7 @@ class Finished:
 
     seat: int
     value: Any
+    seconds: float = 0.0  # that the worker took
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 import traceback
 from importlib import import_module
 from typing import Any
@@ -34,8 +35,10 @@ class WorkerHost:
     def run(self, payload: Any) -> Finished | Raised:
         """The exception of a task is a value, unless memory ran out, from which a process does not recover well."""
         assert self._worker is not None, "a worker gets tasks after it has started"
+        began = time.perf_counter()
         try:
-            return Finished(self._seat, self._worker.run(payload))
+            value = self._worker.run(payload)
+            return Finished(self._seat, value, time.perf_counter() - began)
         except Exception as error:
             if is_out_of_memory(error):
                 raise

@@ -6,13 +6,15 @@ import sqlite3
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, ResponseValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
-from ..errors import VTraceError
+from ..errors import VTraceError, first_line, one_line
 from ..system.version import __version__
 from .evaluation_runs import EvaluationRuns
+from .history import DiskFull, is_disk_full
 from .queue import QueueClosed, QueueFull
 from .routes.explanations import explanation_routes
 from .routes.runs import run_routes
@@ -27,8 +29,8 @@ START_POLICY = (
 )
 
 
-def create_app(service: ExplanationService, runs: EvaluationRuns, token: str = "") -> FastAPI:
-    """The application around a service, which the caller starts and stops."""
+def create_app(service: ExplanationService, runs: EvaluationRuns, token: str = "") -> ASGIApp:
+    """The application around a service, which the caller starts and stops. The guard stands outside everything."""
     app = FastAPI(
         title="VTrace",
         version=__version__,
@@ -47,9 +49,12 @@ def create_app(service: ExplanationService, runs: EvaluationRuns, token: str = "
     app.add_exception_handler(NotPossibleNow, _conflict)
     app.add_exception_handler(QueueFull, _full)
     app.add_exception_handler(QueueClosed, _stopping)
-    app.add_exception_handler(sqlite3.Error, _history_fails)
-    app.add_middleware(Guard, token=token, upload_bytes=service.limits.upload_bytes)
-    return app
+    app.add_exception_handler(sqlite3.Error, _storage_fails)
+    app.add_exception_handler(OSError, _storage_fails)
+    app.add_exception_handler(DiskFull, _storage_fails)
+    app.add_exception_handler(ResponseValidationError, _damaged)
+    app.add_exception_handler(Exception, _bug)
+    return Guard(app, token, service.limits.upload_bytes, service.limits.body_seconds)
 
 
 def start_page() -> FileResponse:
@@ -85,6 +90,17 @@ def _stopping(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "the server is stopping"}, 503, {"retry-after": "10"})
 
 
-def _history_fails(request: Request, error: Exception) -> JSONResponse:
-    """Usually a full disk. Finished results are safe."""
-    return JSONResponse({"detail": f"the history cannot be read or written: {error}"}, 503)
+def _storage_fails(request: Request, error: Exception) -> JSONResponse:
+    """Finished results are safe."""
+    if isinstance(error, DiskFull) or is_disk_full(error):
+        return JSONResponse({"detail": "the disk is full; free some space or delete explanations"}, 507)
+    return JSONResponse({"detail": f"the history cannot be read or written: {one_line(first_line(error))}"}, 503)
+
+
+def _damaged(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": "this run is damaged: its rows have values of the wrong kind"}, 422)
+
+
+def _bug(request: Request, error: Exception) -> JSONResponse:
+    """The traceback goes to the server's log."""
+    return JSONResponse({"detail": "an error inside VTrace; see the server's log"}, 500)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from pydantic import TypeAdapter
 
 from ..benchmarks.registry import find_benchmark
-from ..errors import InputError
+from ..errors import InputError, VTraceError, first_line, one_line
 from ..faithfulness.rows import ItemRow, ResultRow, RunRows
 from ..faithfulness.store import RUN_FILES, read_run
+from ..system.json_reader import parse_json
+from ..system.typed_json import as_typed
 from ..tracing.reply import Reply
-from ..types import Example
+from ..types import Example, Finish
+
+_Facts = TypeVar("_Facts", "RunFacts", "ItemFacts", "ItemScores")
 
 
 @dataclass(frozen=True)
@@ -88,21 +96,25 @@ class EvaluationRuns:
 
     def items(self, name: str, correct: bool | None, offset: int, count: int) -> ItemPage:
         """Items in the order of the run; only correct or only wrong answers on request."""
-        rows = read_run(self._place(name), ("item",)).rows.item
-        if correct is not None:
-            rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
-        return ItemPage(len(rows), [_item(row) for row in rows[offset : offset + count]])
+        with _readable():
+            rows = read_run(self._place(name), ("item",)).rows.item
+            if correct is not None:
+                rows = [row for row in rows if row["correct"] is not None and bool(row["correct"]) == correct]
+            return ItemPage(len(rows), [_item(row) for row in rows[offset : offset + count]])
 
     def item(self, name: str, key: str) -> MeasuredItem:
-        rows = self._rows(name, key)
-        return MeasuredItem(_item(rows.item[0]), _scores(rows))
+        with _readable():
+            rows = self._rows(name, key)
+            return MeasuredItem(_item(rows.item[0]), _scores(rows))
 
     def frozen(self, name: str, key: str) -> RunResponse:
-        place = self._place(name)
-        row = self._rows(name, key).item[0]
-        settings = read_run(place, ()).settings
-        example = find_benchmark(settings["benchmark"]).example(row["number"])
-        return RunResponse(settings["model"], example, Reply(json.loads(row["reply"]), row["finish"]))
+        with _readable():
+            row = self._rows(name, key).item[0]
+            settings = read_run(self._place(name), ()).settings
+            reply = as_typed(tuple[int, ...], parse_json(row["reply"], "the response is damaged"), "reply")
+            finish = as_typed(Finish, row["finish"], "finish")
+            example = find_benchmark(settings["benchmark"]).example(row["number"])
+            return RunResponse(settings["model"], example, Reply(list(reply), finish))
 
     def _rows(self, name: str, key: str) -> RunRows:
         rows = read_run(self._place(name), item=key).rows
@@ -111,10 +123,10 @@ class EvaluationRuns:
         return rows
 
     def _places(self) -> dict[str, Path]:
-        if self.folder is None or not self.folder.is_dir():
+        if self.folder is None or not os.path.isdir(self.folder):
             return {}
-        folders = [self.folder, *(place for place in self.folder.iterdir() if place.is_dir())]
-        return {place.resolve().name: place for place in folders if any(place.glob(RUN_FILES))}
+        folders = [self.folder, *(place for place in self.folder.iterdir() if os.path.isdir(place))]
+        return {one_line(place.resolve().name): place for place in folders if any(place.glob(RUN_FILES))}
 
     def _place(self, name: str) -> Path:
         places = self._places()
@@ -123,27 +135,46 @@ class EvaluationRuns:
         return places[name]
 
     def _facts(self, name: str, place: Path) -> RunFacts:
+        """A run that cannot be read is listed with the reason, and hides no other."""
         try:
-            run = read_run(place, ("item",))
+            with _readable():
+                run = read_run(place, ("item",))
+                graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
+                made, items = run.settings, len(run.rows.item)
+                facts = RunFacts(name, made["model"], made["benchmark"], items, sum(graded), len(graded))
+                return _valid(facts)
         except InputError as error:
-            return RunFacts(name, "", "", 0, 0, 0, str(error))
-        graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
-        return RunFacts(
-            name, run.settings["model"], run.settings["benchmark"], len(run.rows.item), sum(graded), len(graded)
-        )
+            return RunFacts(name, "", "", 0, 0, 0, one_line(error))
+
+
+def _valid(facts: _Facts) -> _Facts:
+    """The same facts, all of the types that they should have: columns of SQLite take anything."""
+    return TypeAdapter(type(facts)).validate_python(vars(facts))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """A damaged run can fail anywhere."""
+    try:
+        yield
+    except VTraceError:
+        raise
+    except Exception as error:
+        raise InputError(f"this run is damaged: {type(error).__name__}: {first_line(error)}") from error
 
 
 def _item(row: ItemRow) -> ItemFacts:
     correct = None if row["correct"] is None else bool(row["correct"])
-    return ItemFacts(
+    facts = ItemFacts(
         row["key"], row["number"], row["question"], row["response"], row["answer"], row["gold"], correct, row["tokens"]
     )
+    return _valid(facts)
 
 
 def _scores(rows: RunRows) -> list[ItemScores]:
     found = [_measured(rows, result) for result in rows.result]
     failed = [ItemScores(f["method"], f["target"], None, None, {}, {}, f["reason"]) for f in rows.failure]
-    return found + failed
+    return list(map(_valid, found + failed))
 
 
 def _measured(rows: RunRows, result: ResultRow) -> ItemScores:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, Unpack
 
+from ..tracing.pictures import open_images
 from ..tracing.reply import Reply
 from ..types import Example
 
@@ -29,8 +30,13 @@ class JobRequest:
     model: str
     methods: tuple[str, ...]
     target: ExplainedTarget
-    example: Example
+    example: Example  # without pictures, if those are given as files
     reply: Reply | None = None  # of a response that is already known
+    pictures: tuple[bytes, ...] = ()  # files, decoded when the work begins: many requests can wait
+
+    def open_example(self) -> Example:
+        """The example with its pictures."""
+        return replace(self.example, images=open_images(self.pictures)) if self.pictures else self.example
 
 
 @dataclass(frozen=True)

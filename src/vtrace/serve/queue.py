@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from .job import ExplanationJob
 
@@ -17,6 +18,9 @@ class QueueClosed(Exception):
     """The server is stopping."""
 
 
+JoinQueue = Callable[[ExplanationJob, Callable[[], None]], None]
+
+
 class JobQueue:
     """Waiting jobs, and the running one."""
 
@@ -25,20 +29,42 @@ class JobQueue:
         self.running: ExplanationJob | None = None
         self._waiting: deque[ExplanationJob] = deque()
         self._changed = threading.Condition()
+        self._reserved = 0  # places of requests that are still being read
         self._closed = False
         self._recent: deque[float] = deque([1.0], maxlen=8)  # seconds of the last jobs
 
-    def join(self, job: ExplanationJob, admit: Callable[[], None] = lambda: None) -> None:
-        """Take the last place. `admit` runs if there is room, before the work can begin."""
+    @contextmanager
+    def reserved(self) -> Iterator[JoinQueue]:
+        """Take a place before any work is done for a request, or raise `QueueFull`.
+
+        Yields a function that puts a job there; `admit` runs before the work on it can begin. Without that call, the
+        place is free again at the end of the block.
+        """
         with self._changed:
             if self._closed:
                 raise QueueClosed
-            if len(self._waiting) >= self.room:
+            if len(self._waiting) + self._reserved >= self.room:
                 raise QueueFull
-            admit()
-            self._waiting.append(job)
-            self._renumber()
-            self._changed.notify_all()
+            self._reserved += 1
+        held = True
+
+        def join(job: ExplanationJob, admit: Callable[[], None]) -> None:
+            nonlocal held
+            with self._changed:
+                if self._closed:
+                    raise QueueClosed
+                admit()
+                self._reserved, held = self._reserved - 1, False
+                self._waiting.append(job)
+                self._renumber()
+                self._changed.notify_all()
+
+        try:
+            yield join
+        finally:
+            if held:
+                with self._changed:
+                    self._reserved -= 1
 
     def next(self) -> ExplanationJob | None:
         """Wait for a job and make it the running one; None when the queue is closed."""

@@ -6,10 +6,10 @@ FastAPI limits bodies, checks `Sec-Fetch-Site`, or requires a token for static f
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -41,6 +41,7 @@ class Limits:
     new_tokens: int = 1024
     waiting: int = 16  # requests in the queue
     patience: float = 30.0  # seconds without a client asking before a request counts as abandoned
+    body_seconds: float = 120.0  # for a request to arrive
     grace: float = 30.0  # seconds in which the running request may finish when the server stops
 
 
@@ -56,8 +57,8 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, token: str, upload_bytes: int):
-        self.app, self.token, self.upload_bytes = app, token, upload_bytes
+    def __init__(self, app: ASGIApp, token: str, upload_bytes: int, body_seconds: float):
+        self.app, self.token, self.upload_bytes, self.body_seconds = app, token, upload_bytes, body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,11 +88,7 @@ class Guard:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._same(given.strip()):
             return True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(TOKEN_COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and self._same(cookie.value)
+        return any(self._same(value) for value in _cookies(headers, TOKEN_COOKIE))
 
     def _sign_in(self, scope: Scope) -> Response:
         """`/?token=…` exchanges the token for a cookie, so that it does not stay in the address."""
@@ -107,12 +104,19 @@ class Guard:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
     def _counted(self, receive: Receive) -> Receive:
-        """Bodies without a length are counted as they arrive."""
-        seen = 0
+        """Bodies are counted as they arrive, and have to arrive in time."""
+        seen, complete, until = 0, False, asyncio.get_running_loop().time() + self.body_seconds
 
         async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, complete
+            if complete:  # what follows is the end of the connection, whenever that is
+                return await receive()
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(408, f"the request took longer than {self.body_seconds:g} seconds") from error
+            complete = not message.get("more_body", False)
             seen += len(message.get("body", b""))
             if seen > self.upload_bytes:
                 raise HTTPException(413, self._too_large())
@@ -126,6 +130,12 @@ class Guard:
 
 def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"detail": why}, status, headers)
+
+
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """Values of all cookies of this name. Other applications on this host may have set any cookies, in any form."""
+    pairs = [pair.partition("=") for header in headers.getlist("cookie") for pair in header.split(";")]
+    return [value.strip().strip('"') for found, _, value in pairs if found.strip() == name]
 
 
 def _hostname(host: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from types import FrameType
 
 import uvicorn
 
 from ..errors import InputError, first_line
+from ..lvlm.hub import go_offline
 from .application import create_app
+from .connections import TimedProtocol
 from .evaluation_runs import EvaluationRuns
 from .service import ExplanationService
 
@@ -22,6 +25,7 @@ class ExplanationServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 create_app(service, runs, token),
+                http=TimedProtocol,
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -29,6 +33,14 @@ class ExplanationServer(uvicorn.Server):
                 timeout_graceful_shutdown=round(service.limits.grace) + 10,
             )
         )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; a second signal does not wait for work in progress.
+
+        uvicorn would raise the signal again at the end, which ends the process before the history is closed.
+        """
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         stopping = threading.Thread(target=self.service.stop, daemon=True)  # a second Ctrl-C does not wait for it
@@ -56,6 +68,7 @@ def take_address(host: str, port: int) -> socket.socket:
 
 
 def run_server(service: ExplanationService, runs: EvaluationRuns, listening: socket.socket, token: str) -> None:
-    """Serve until a signal arrives."""
+    """Serve until a signal arrives, without a connection to any other machine."""
+    go_offline()
     service.start()
     ExplanationServer(service, runs, token).run(sockets=[listening])

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from ..attribution.result import Attribution
 from ..errors import InputError, VTraceError, is_out_of_memory
-from ..report.documents import attribution_document, from_document
+from ..system.peak_memory import return_free_memory
 from ..viewer.page import page
 from .evaluation_runs import RunResponse
-from .history import STOPPED, History, HistoryRecord, MethodDocument
+from .history import STOPPED, History, HistoryRecord, is_disk_full
 from .job import EndedStatus, ExplainedTarget, ExplanationJob, JobCancelled, JobRequest
 from .model_cache import ModelCache
-from .queue import JobQueue
+from .queue import JobQueue, JoinQueue
 from .security import Limits
-from .submission import Offer, Submission
+from .stored_results import StoredResults, pack_results
+from .submission import Offer, Submission, bare_question
+from .turns import Turns
 from .uploads import thumbnail
 from .worker import explain_job
 
@@ -34,12 +37,20 @@ class NotPossibleNow(Exception):
     """The current state of the explanation does not allow the request."""
 
 
+class MethodDocument(NamedTuple):
+    """The attribution of one method, as JSON."""
+
+    method: str
+    text: str
+
+
 class ExplanationService:
     """Explanations from request to result."""
 
     def __init__(self, models: ModelCache, methods: Sequence[str], history: History, limits: Limits):
         self.models, self.methods, self.history, self.limits = models, tuple(methods), history, limits
         self.queue = JobQueue(limits.waiting)
+        self._decoding, self._building = Turns(limits.waiting), Turns(limits.waiting)
         self._stopping = threading.Event()
         self._worker = threading.Thread(target=self._work, name="worker", daemon=True)
         self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True)
@@ -65,17 +76,33 @@ class ExplanationService:
     def submit(
         self, submission: Submission, model: str, methods: Sequence[str], target: ExplainedTarget
     ) -> HistoryRecord:
-        """Check a question and put it into the queue."""
+        """Check a question and put it into the queue. It gets a place there before any picture is read or decoded."""
         offer = self._offer()
-        return self._accept(offer.request(offer.example(submission), model, methods, target))
+        with self.queue.reserved() as join:
+            with self._decoding.take():
+                asked = offer.check(submission)
+            return self._accept(join, offer.request(asked, model, methods, target), asked.pictures.thumbnail)
 
-    def submit_frozen(self, item: RunResponse, methods: Sequence[str], target: ExplainedTarget) -> HistoryRecord:
+    def submit_frozen(
+        self, find: Callable[[], RunResponse], methods: Sequence[str], target: ExplainedTarget
+    ) -> HistoryRecord:
         """Put a response of an evaluation run into the queue, to be explained with the same tokens."""
-        if item.model not in self.models.names:
-            raise InputError(
-                f"this run was made with {item.model}; start the server with --model {item.model} to open its examples"
-            )
-        return self._accept(self._offer().request(item.example, item.model, methods, target, item.reply))
+        with self.queue.reserved() as join:
+            with self._decoding.take():
+                item = find()
+                asked = bare_question(item.example)
+            if item.model not in self.models.names:
+                raise InputError(
+                    f"this run was made with {item.model}; "
+                    f"start the server with --model {item.model} to open its examples"
+                )
+            request = self._offer().request(asked, item.model, methods, target, item.reply)
+            return self._accept(join, request, asked.pictures.thumbnail)
+
+    def shown(self, find: Callable[[], RunResponse]) -> bytes:
+        """A small version of the first picture of an example of a run."""
+        with self._decoding.take():
+            return thumbnail(find().example.images[0])
 
     def find(self, id: str) -> HistoryRecord:
         record = self.history.find(id)
@@ -111,31 +138,34 @@ class ExplanationService:
         self.find(id)
         return self.history.thumbnail(id) or b""
 
-    def documents(self, id: str) -> dict[str, bytes]:
-        """Attributions as JSON, by method."""
-        record = self.find(id)
-        if record.status != "done":
-            raise NotPossibleNow(f"this explanation is {record.status}; it has no result")
-        return self.history.documents(id)
+    def document(self, id: str, method: str) -> MethodDocument | None:
+        """The attribution of a method as JSON, or of the first one; None if there is no such method."""
+        with self._building.take():
+            results = self._results(id)
+            name = method or results.methods[0].method
+            document = results.document(name)
+            return None if document is None else MethodDocument(name, json.dumps(document, ensure_ascii=False))
 
     def page(self, id: str) -> str:
         """The viewer with all methods."""
-        results = []
-        for method, document in self.documents(id).items():
-            result = from_document(json.loads(document), f"the result of {method}")
-            assert isinstance(result, Attribution)
-            results.append(result)
-        return page(results)
+        with self._building.take():
+            return page(self._results(id).attributions())
+
+    def _results(self, id: str) -> StoredResults:
+        record = self.find(id)
+        results = self.history.results(id)
+        if record.status != "done" or results is None:
+            raise NotPossibleNow(f"this explanation is {record.status}; it has no result")
+        return results
 
     # Background work
 
     def _offer(self) -> Offer:
         return Offer(self.models.names, self.methods, self.limits)
 
-    def _accept(self, request: JobRequest) -> HistoryRecord:
-        """Accept a request, or raise `QueueFull`. It is in the history before the work begins."""
-        small = thumbnail(request.example.images[0])
-        self.queue.join(ExplanationJob(request), lambda: self.history.add(request, small))
+    def _accept(self, join: JoinQueue, request: JobRequest, small: bytes) -> HistoryRecord:
+        """Put a request into its place. It is in the history before the work begins."""
+        join(ExplanationJob(request), lambda: self.history.add(request, small))
         return self.find(request.id)
 
     def _cancel(self, job: ExplanationJob, why: str) -> None:
@@ -151,6 +181,8 @@ class ExplanationService:
                 self._run(job, began)
             finally:
                 self.queue.done(time.monotonic() - began)
+                del job  # nothing of it is kept while the next one is awaited
+                return_free_memory()
 
     def _run(self, job: ExplanationJob, began: float) -> None:
         try:
@@ -161,10 +193,7 @@ class ExplanationService:
         except VTraceError as error:
             self._end(job, "failed", str(error), time.monotonic() - began)
         except Exception as error:
-            traceback.print_exc(file=sys.stderr)
-            full = is_out_of_memory(error)
-            short = "out of memory; use a smaller picture" if full else "an error inside VTrace; see the server's log"
-            self._end(job, "failed", short, time.monotonic() - began)
+            self._end(job, "failed", _explain_failure(error), time.monotonic() - began)
 
     def _explain(self, job: ExplanationJob, began: float) -> None:
         request = job.request
@@ -172,13 +201,15 @@ class ExplanationService:
         job.update(status="running", stage="loading the model")
         results = explain_job(self.models.get(request.model), job, self.limits.new_tokens)
         trace = results[0].trace
-        documents = [MethodDocument(result.method, attribution_document(result)) for result in results]
-        self.history.finish(request.id, documents, trace.response, trace.answer_text, time.monotonic() - began)
+        packed = pack_results(results, request.pictures)
+        self.history.finish(request.id, packed, trace.response, trace.answer_text, time.monotonic() - began)
         job.update(status="done", stage="")
 
     def _end(self, job: ExplanationJob, status: EndedStatus, error: str, seconds: float | None = None) -> None:
         try:
             self.history.end(job.request.id, status, error, job.state.text, seconds)
+        except sqlite3.ProgrammingError:  # the server has stopped and closed the history
+            return
         except Exception:  # a full disk must not stop the queue
             traceback.print_exc(file=sys.stderr)
         job.update(status=status, stage="", error=error)
@@ -189,3 +220,13 @@ class ExplanationService:
             for job in self.queue.jobs():
                 if job.abandoned(self.limits.patience):
                     self._cancel(job, "the client left")
+
+
+def _explain_failure(error: Exception) -> str:
+    """One line for the client; the traceback of a bug goes to the server's log."""
+    if is_disk_full(error):
+        return "the disk is full; free some space or delete explanations, then ask again"
+    if is_out_of_memory(error):
+        return "out of memory; use a smaller picture"
+    traceback.print_exception(error, file=sys.stderr)
+    return "an error inside VTrace; see the server's log"

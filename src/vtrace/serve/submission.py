@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import IO, NamedTuple
 
 from ..benchmarks.embedded import SHOWN
 from ..benchmarks.embedded import example as embedded
@@ -14,7 +15,7 @@ from ..tracing.reply import Reply
 from ..types import Example
 from .job import ExplainedTarget, JobRequest
 from .security import Limits
-from .uploads import open_uploads
+from .uploads import CheckedPictures, as_files, check_uploads
 
 OFFERED_EXAMPLES = (SHOWN, *(f"test-{number:05d}" for number in (0, 1, 2, 4, 5, 7, 8)))
 
@@ -24,8 +25,15 @@ class Submission:
     """A question as received."""
 
     question: str
-    pictures: Sequence[bytes] = ()
+    pictures: Sequence[IO[bytes]] = ()  # files that are read when there is a place in the queue
     example: str = ""  # instead of pictures
+
+
+class CheckedQuestion(NamedTuple):
+    """An example without its pictures, and those as files."""
+
+    example: Example
+    pictures: CheckedPictures
 
 
 @dataclass(frozen=True)
@@ -36,26 +44,38 @@ class Offer:
     methods: tuple[str, ...]
     limits: Limits
 
-    def example(self, submission: Submission) -> Example:
-        """Pictures and question, decoded; or an embedded example."""
+    def check(self, submission: Submission) -> CheckedQuestion:
+        """Pictures and question, or an embedded example."""
         question = submission.question
         if len(question) > self.limits.question:
             raise InputError(f"the question has {len(question)} characters; the limit is {self.limits.question}")
         if submission.example and submission.pictures:
             raise InputError("pictures and an example are mutually exclusive")
         if submission.example:
-            return _offered_example(submission.example, question)
-        return tidy(Example(open_uploads(submission.pictures, self.limits), question))
+            return bare_question(_offered_example(submission.example, question))
+        pictures = check_uploads([file.read() for file in submission.pictures], self.limits)
+        return CheckedQuestion(tidy(Example((), question)), pictures)
 
     def request(
-        self, example: Example, model: str, methods: Sequence[str], target: ExplainedTarget, reply: Reply | None = None
+        self,
+        asked: CheckedQuestion,
+        model: str,
+        methods: Sequence[str],
+        target: ExplainedTarget,
+        reply: Reply | None = None,
     ) -> JobRequest:
         """A request for the queue, with a new id."""
         if len(methods) > self.limits.methods:
             raise InputError(f"there are {len(methods)} methods; the limit is {self.limits.methods}")
         chosen = dict.fromkeys(_choose("method", name, self.methods) for name in methods or [""])
         model = _choose("model", model, self.models)
-        return JobRequest(uuid.uuid4().hex, model, tuple(chosen), target, example, reply)
+        example, pictures = asked
+        return JobRequest(uuid.uuid4().hex, model, tuple(chosen), target, example, reply, pictures.files)
+
+
+def bare_question(example: Example) -> CheckedQuestion:
+    """An example that is at hand, with its pictures as files: waiting requests must not hold decoded ones."""
+    return CheckedQuestion(replace(example, images=()), as_files(example.images))
 
 
 def _offered_example(key: str, question: str) -> Example:

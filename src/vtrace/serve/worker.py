@@ -58,12 +58,12 @@ def _ask(lvlm: Lvlm, job: ExplanationJob, new_tokens: int) -> Trace:
         job.update(stage="answering", text=text, done=0, total=0)
 
     if request.reply is not None:
-        frozen = retrace(lvlm, request.example, request.reply)
+        frozen = retrace(lvlm, request.open_example(), request.reply)
         say(frozen.response)
         return frozen
     tokenizer = lvlm.processor.tokenizer
     stream = TokenStream(lambda ids: tokenizer.decode(ids, skip_special_tokens=True), say)
-    return trace(lvlm, request.example, max_new_tokens=new_tokens, streamer=stream)
+    return trace(lvlm, request.open_example(), max_new_tokens=new_tokens, streamer=stream)
 
 
 def _reporter(job: ExplanationJob, method: str) -> Progress:

@@ -16,6 +16,7 @@ COMPARED_METHODS = (
 
 
 def method_scores(name: str, session: TraceSession, target: Target, seed: int) -> np.ndarray:
-    """T: the scores of a method with its default options."""
-    options: dict[str, Any] = {"seed": seed} if "seed" in find_method(name).options else {}
-    return run_method(name, session, target, **options).scores
+    """T: the scores of a method with its default options, calibrated as in the paper."""
+    own: dict[str, Any] = {"seed": seed, "calibrate_on": "response"}
+    known = find_method(name).options
+    return run_method(name, session, target, **{key: value for key, value in own.items() if key in known}).scores

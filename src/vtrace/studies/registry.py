@@ -18,6 +18,7 @@ from .hops import HOPS_STUDY
 from .ordered import ORDERED_STUDY
 from .receivers import RECEIVERS_STUDY
 from .study import Study
+from .verify import VERIFY_STUDY
 
 _ALL: tuple[Study[Any], ...] = (
     COMPONENTS_STUDY,
@@ -32,6 +33,7 @@ _ALL: tuple[Study[Any], ...] = (
     CREDIT_STUDY,
     BLUR_STUDY,
     EFFICIENCY_STUDY,
+    VERIFY_STUDY,
 )
 STUDIES: dict[str, Study[Any]] = {study.name: study for study in _ALL}
 

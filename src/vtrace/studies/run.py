@@ -11,6 +11,7 @@ from ..errors import VTraceError, running
 from ..faithfulness.item import ChangedExampleError
 from ..faithfulness.plan import check_blur
 from ..lvlm.model import Lvlm
+from ..system.error_log import record_bug
 from ..system.files import write_atomically
 from ..types import Progress, silent
 from .figures import add_title, save_figure
@@ -58,6 +59,9 @@ def measure_study(
                 raise
             except VTraceError as error:
                 left_out[key] = str(error)
+                continue
+            except Exception as error:  # a bug of ours on one item must not stop the study
+                left_out[key] = record_bug(error, folder, f"item {key}")
                 continue
             store.save(key, known[key])
         progress(len(keys), len(keys))

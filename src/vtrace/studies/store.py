@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +24,7 @@ class StudyStore:
     """Measurements of one study, all made with the same settings. Only one process may write to it at a time."""
 
     def __init__(self, folder: Path, settings: Mapping[str, object]):
-        if former := next((name for name in _FORMER if (folder / name).exists()), None):
+        if former := next((name for name in _FORMER if os.path.exists(folder / name)), None):
             raise InputError(f"{folder} has {former} of an older version; choose another --out, or remove the folder")
         self._database = Database(folder / STUDY_FILE, _SCHEMA, STUDY_VERSION, settings)
 

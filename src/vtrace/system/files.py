@@ -1,38 +1,33 @@
-"""Atomic writes, locks, and readers whose errors say what to do."""
+"""Writing and locking files, with errors that say what to do. The only place that creates files for users."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
+import secrets
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from ..errors import InputError, first_line
+from ..errors import InputError
 
-
-def read_json(path: Path, what: str) -> Any:
-    """The contents of a JSON file. Errors say `what` the file should be."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not {what}: {first_line(error)}") from error
+_LOCK_SUFFIX = ".lock"
 
 
-def locked(path: Path, option: str = "--out", private: bool = False) -> IO[str]:
+def locked(path: Path, option: str = "--out", private: bool = False) -> IO[bytes]:
     """Create the folder of a file, and lock the file against other processes until the returned handle is closed.
 
-    `option` is what chooses the file, for messages; if `private`, only the owner can open a folder created here.
+    `option` is what chooses the file, for messages; if `private`, only the owner can open a folder created here. The
+    lock file is never truncated, so a file that happens to have its name keeps its contents.
     """
+    _check_store(path, option)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
-        lock = path.with_suffix(".lock").open("w")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another {option}") from error
+        lock = path.with_suffix(_LOCK_SUFFIX).open("ab")
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot write {path}: {_reason(error)}; choose another {option}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -43,32 +38,73 @@ def locked(path: Path, option: str = "--out", private: bool = False) -> IO[str]:
     return lock
 
 
+def _check_store(path: Path, option: str) -> None:
+    """Refuse a name that cannot be that of a database: a folder, a device, or the lock of another one."""
+    if not path.name or os.path.isdir(path):
+        raise InputError(f"{str(path)!r} is not a file name; choose another {option}")
+    if path.suffix == _LOCK_SUFFIX:
+        raise InputError(f"{path.name} is the name of a lock file; choose another {option}")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"{path} is not a regular file; choose another {option}")
+
+
 def check_writable(path: Path) -> None:
-    """Check, before any slow work, that the folder of this file exists and can be written to."""
-    folder = path.absolute().parent
-    if path.is_dir():
+    """Check, before any slow work, that this file can be written."""
+    place = Path(os.path.realpath(path))
+    folder = place.parent
+    if os.path.isdir(place):
         raise InputError(f"{path} is a folder; give a file name")
-    if not folder.is_dir():
+    if _is_stream(place):
+        if not os.access(place, os.W_OK):
+            raise InputError(f"cannot write {path}: permission denied; choose another")
+    elif not os.path.isdir(folder):
         raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
-    if not os.access(folder, os.W_OK):
+    elif not os.access(folder, os.W_OK):
         raise InputError(f"cannot write {path}: the folder {folder} is read-only; choose another")
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary file next to `path`, then rename it, so that no incomplete file is left behind."""
-    path = Path(path)
+    """Let `write` fill a temporary file, which then becomes `path`, so that no incomplete file is left behind.
+
+    A link stays a link: the file that it points to is replaced. A device or a pipe receives the finished bytes. A new
+    file gets the permissions that the user's umask gives, and an existing one keeps its own.
+    """
+    place = Path(os.path.realpath(path))
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=path.suffix)
+        if _is_stream(place):
+            _pour(place, write)
+        else:
+            _replace(place, write)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
-    os.close(handle)
-    temporary = Path(name)
+        raise InputError(f"cannot write {path}: {_reason(error)}; choose another place") from error
+    return Path(path)
+
+
+def _replace(place: Path, write: Callable[[Path], object]) -> None:
+    temporary = place.parent / f".vtrace-{secrets.token_hex(8)}{place.suffix[:16]}"
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # less the umask
     try:
         write(temporary)
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        if place.exists():
+            shutil.copymode(place, temporary)
+        os.replace(temporary, place)
     finally:
         temporary.unlink(missing_ok=True)
-    return path
+
+
+def _pour(place: Path, write: Callable[[Path], object]) -> None:
+    """Fill a file in a temporary folder, and send its bytes into a device or a pipe."""
+    with tempfile.TemporaryDirectory(prefix="vtrace-") as folder:
+        filled = Path(folder) / f"file{place.suffix[:16]}"
+        write(filled)
+        with filled.open("rb") as source, place.open("wb") as stream:
+            shutil.copyfileobj(source, stream)
+
+
+def _is_stream(place: Path) -> bool:
+    """Whether this is a device, a pipe or a socket."""
+    return os.path.exists(place) and not os.path.isfile(place) and not os.path.isdir(place)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)

@@ -19,7 +19,7 @@ class PeakMemory:
     def __init__(self, device: torch.device):
         self.device = device
         self.peak: int | None = None  # bytes, of the last block; None if the system does not report it
-        _return_free_memory()
+        return_free_memory()
         self._start = memory_in_use(device)
 
     @contextmanager
@@ -37,7 +37,7 @@ class PeakMemory:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             return True
-        _return_free_memory()
+        return_free_memory()
         try:
             _RESET.write_text("5")
         except OSError:
@@ -50,7 +50,7 @@ def memory_in_use(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else _resident("VmRSS")
 
 
-def _return_free_memory() -> None:
+def return_free_memory() -> None:
     """Return unused memory to the system: what the allocator keeps would distort the next measurement."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)

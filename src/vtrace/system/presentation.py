@@ -1,14 +1,11 @@
-"""Saving and showing results.
-
-Reports import results, so results cannot import reports. The root of the package, which may import both, registers the
-presenter here.
-"""
+"""Saving and showing results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
+
+from .provided import Provided
 
 
 class Presenter(Protocol):
@@ -19,19 +16,7 @@ class Presenter(Protocol):
     def notebook(self, thing: Any) -> str: ...
 
 
-_presenter: Callable[[], Presenter] | None = None  # called when something is first saved or shown
-
-
-def present_with(presenter: Callable[[], Presenter]) -> None:
-    """Register how results are saved and shown."""
-    global _presenter
-    _presenter = presenter
-
-
-def _present() -> Presenter:
-    if _presenter is None:
-        raise RuntimeError("no presenter is registered; import vtrace first")
-    return _presenter()
+PRESENTER: Provided[Presenter] = Provided("presenter")
 
 
 class Presentable:
@@ -39,7 +24,7 @@ class Presentable:
 
     def save(self, path: str | Path) -> Path:
         """Write .json (which can be loaded again), .html (one self-contained page) or .png, depending on the suffix."""
-        return _present().save(self, path)
+        return PRESENTER.get().save(self, path)
 
     def _repr_html_(self) -> str:
-        return _present().notebook(self)
+        return PRESENTER.get().notebook(self)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from ..errors import InputError
 from ..types import Span, Turn
 
-_OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # put around every text while the template is rendered; no text contains them
+MARKS = ("\ufdd0", "\ufdd1")  # put around every text while the template is rendered; no text may contain them
+_OPEN, _CLOSE = MARKS
 
 
 class ParsedChat(NamedTuple):
@@ -61,6 +62,8 @@ def _message(message: Any, number: int, pictures: list[Any]) -> tuple[str, tuple
     if not isinstance(message, Mapping) or "role" not in message or "content" not in message:
         raise InputError(f'message {number} is not of the form {{"role": …, "content": …}}')
     content = message["content"]
+    if not isinstance(content, str | Sequence):
+        raise InputError(f"message {number} has content that is neither a text nor a list of parts")
     parts: list[str | None] = []
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         kind = part.get("type") if isinstance(part, Mapping) else None

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from ..errors import InputError
-from ..system.files import read_json
+from ..system.json_reader import read_json
 from ..types import Example, Turn
 from .conversation import parse, question_of, single
-from .pictures import Picture, open_image
+from .pictures import Picture, open_images
 
 Message = Mapping[str, Any]  # of a chat: role and content
 
@@ -28,7 +28,7 @@ class Chat(NamedTuple):
 def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
     """Open the pictures and normalise the question."""
     several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]
-    return tidy(Example(tuple(map(open_image, several)), question))
+    return tidy(Example(open_images(several), question))
 
 
 def is_chat(given: object) -> TypeGuard[Sequence[Message]]:
@@ -48,7 +48,7 @@ def from_chat(messages: Sequence[Message], folder: Path | None = None) -> Chat:
     """Read chat messages; names of picture files are relative to `folder`."""
     parsed = parse(messages)
     pictures = [folder / p if folder is not None and isinstance(p, str) else p for p in parsed.pictures]
-    example = Example(tuple(map(open_image, pictures)), question_of(parsed.turns), turns=parsed.turns)
+    example = Example(open_images(pictures), question_of(parsed.turns), turns=parsed.turns)
     return Chat(tidy(example), parsed.system, parsed.response)
 
 
@@ -57,7 +57,7 @@ def tidy(example: Example) -> Example:
     question = unicodedata.normalize("NFC", example.question)
     if not question.strip():
         raise InputError("the question is empty; ask something about the picture")
-    return replace(example, images=tuple(map(open_image, example.images)), question=question.strip())
+    return replace(example, images=open_images(example.images), question=question.strip())
 
 
 def turns_of(example: Example) -> tuple[Turn, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -11,8 +12,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from ..lvlm.encoding import with_response
 from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import overridden
+from ..lvlm.greedy import decode_greedily
 from ..lvlm.model import Lvlm
 from ..lvlm.prefix import after, read_prefix
 from ..system.batches import consecutive, in_parallel_batches
@@ -20,6 +23,7 @@ from ..types import Progress, Trace, silent
 from .pictures import BLUR, blur
 from .prompt import process, processed_prompt, trace_inputs
 
+GENERATED_TOKENS = 8192  # as many sequences as fit, with room for their responses, are generated together
 KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded and then decoded together
 
 
@@ -71,17 +75,61 @@ class Perturbation:
         found, size = [], max(together, KEPT_BYTES // self._state_bytes())
         for k in range(0, len(states), size):
             wave = states[k : k + size]
-            new = self._pictures({part for state in wave for part in self._parts(state)} - self._features.keys())
-            # Shared state is changed once around all threads, not in each.
-            with overridden(self._embedded), self.lvlm.seam.undisturbed():
-                for part in in_parallel_batches(self._encode, new, together, device):
-                    self._features.update(part)
+            self._show(wave)
             found += in_parallel_batches(self._decode, wave, together, device)
             # Settings and directions often show the same picture, so recent ones are cached.
             while len(self._features) > size * len(self._tiles):
                 self._features.popitem(last=False)
             progress(min(k + size, len(states)), len(states))
         return torch.cat(found)
+
+    def generate(
+        self,
+        states: Sequence[Collection[int]],
+        room: int,
+        ends: Collection[int],
+        listen: Callable[[list[int]], None] | None = None,
+    ) -> list[list[int]]:
+        """The tokens that the model answers in each state, greedily: at most `room`, up to and with one of `ends`.
+
+        `listen` receives the tokens of a single state so far, whenever there is another.
+        """
+        self._show(states)
+        blank = self._blank(room)
+        together = max(1, GENERATED_TOKENS // blank["inputs_embeds"].shape[1])
+        answer = partial(self._answer, blank, ends, listen)
+        parts = in_parallel_batches(answer, states, together, self.lvlm.device)
+        return [reply for part in parts for reply in part]
+
+    def _answer(
+        self,
+        blank: Arguments,
+        ends: Collection[int],
+        listen: Callable[[list[int]], None] | None,
+        states: Sequence[Collection[int]],
+    ) -> list[list[int]]:
+        seam, arguments = self.lvlm.seam, self.arguments(states)
+        replies: list[list[int]] = [[] for _ in states]
+        for row, token in decode_greedily(seam, arguments, self.trace.prompt_length, blank, ends):
+            replies[row].append(token)
+            if listen and len(states) == 1:
+                listen(replies[0])
+        return replies
+
+    def _blank(self, room: int) -> Arguments:
+        """Decoder arguments of the prompt with room for a response, as the model itself lays them out."""
+        lvlm, start = self.lvlm, self.trace.prompt_length
+        ids = [*self.trace.ids[:start], *[lvlm.seam.pad_id] * room]
+        return lvlm.seam.encode(with_response(lvlm, processed_prompt(lvlm, self.trace).inputs, ids))
+
+    def _show(self, states: Sequence[Collection[int]]) -> None:
+        """Encode the pictures of these states, unless their features are known."""
+        new = self._pictures({part for state in states for part in self._parts(state)} - self._features.keys())
+        together = self.lvlm.seam.batch_size(len(self.trace))
+        # Shared state is changed once around all threads, not in each.
+        with overridden(self._embedded), self.lvlm.seam.undisturbed():
+            for part in in_parallel_batches(self._encode, new, together, self.lvlm.device):
+                self._features.update(part)
 
     def all_blurred(self) -> Arguments:
         """Decoder arguments with every picture blurred."""

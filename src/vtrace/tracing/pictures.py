@@ -2,43 +2,93 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import ExifTags, Image, ImageFilter, ImageOps, UnidentifiedImageError
 
 from ..errors import InputError, first_line
 
-MAX_PIXELS = 64_000_000
+MAX_PIXELS = 64_000_000  # of one picture
+MAX_TOTAL_PIXELS = 256_000_000  # of all pictures of one question
 BLUR = 1 / 12  # radius of the Gaussian that hides a photograph or diagram, as a fraction of the longer side
+# Formats that are decoded by Pillow itself: some others start external programs.
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO", "JPEG2000", "AVIF", "PPM", "TGA", "ICO")
 Picture = Image.Image | str | os.PathLike[str]
 
 
-def open_image(picture: Picture) -> Image.Image:
-    """An RGB picture, upright, or an error that says what is wrong with the file."""
-    name = "the picture" if isinstance(picture, Image.Image) else str(picture)
+def open_image(picture: Picture | bytes, name: str = "", formats: Sequence[str] = FORMATS) -> Image.Image:
+    """An RGB picture, upright, or an error that says what is wrong with the file. The only place that decodes one.
+
+    Args:
+        picture: a picture, the path of a file, or the bytes of one. Its size is checked before it is decoded.
+        name: for messages; by default the path.
+        formats: of files that are accepted.
+    """
+    name = name or ("the picture" if isinstance(picture, Image.Image | bytes) else str(picture))
+    with _refusing(name):
+        if isinstance(picture, Image.Image):
+            return picture if _is_ready(picture, name) else _rgb(picture, name)
+        with Image.open(_file(picture, name), formats=_known(formats)) as opened:
+            return _rgb(opened, name)
+
+
+def image_size(picture: str | os.PathLike[str] | bytes, name: str, formats: Sequence[str] = FORMATS) -> tuple[int, int]:
+    """Width and height of a file, or an error if it is none or too large; nothing is decoded."""
+    with _refusing(name), Image.open(_file(picture, name), formats=_known(formats)) as opened:
+        _check_size(opened, name)
+        return opened.size
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """Turn whatever a decoder raises into one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's notes on odd metadata
-            if isinstance(picture, Image.Image):
-                return picture if _is_ready(picture, name) else _rgb(picture, name)
-            path = Path(picture)
-            if not path.exists():
-                raise InputError(f"there is no picture at {name}")
-            if path.is_dir():
-                raise InputError(f"{name} is a folder; give a picture file")
-            if path.stat().st_size == 0:
-                raise InputError(f"{name} is empty")
-            with Image.open(path) as opened:
-                return _rgb(opened, name)
+            yield
     except InputError:
         raise
+    except UnidentifiedImageError as error:
+        raise InputError(f"{name[:200]} is not a picture in a known format; save it as PNG or JPEG") from error
     except Exception as error:  # decoders raise many kinds of errors on a damaged file
-        unknown = isinstance(error, UnidentifiedImageError)
-        reason = "it is not a picture that Pillow can read" if unknown else first_line(error)
-        raise InputError(f"cannot read {name[:200]}: {reason}; save it as PNG or JPEG and try again") from error
+        raise InputError(
+            f"cannot read {name[:200]}: {first_line(error)}; save it as PNG or JPEG and try again"
+        ) from error
+
+
+def open_images(pictures: Sequence[Picture | bytes]) -> tuple[Image.Image, ...]:
+    """Several pictures; together they have to fit into memory."""
+    opened: list[Image.Image] = []
+    for picture in pictures:
+        opened.append(open_image(picture))
+        if sum(image.width * image.height for image in opened) > MAX_TOTAL_PIXELS:
+            limit = MAX_TOTAL_PIXELS // 10**6
+            raise InputError(f"the pictures have more than {limit} megapixels together; use fewer or smaller ones")
+    return tuple(opened)
+
+
+def _file(picture: str | os.PathLike[str] | bytes, name: str) -> io.BytesIO | Path:
+    """What Pillow can open."""
+    if isinstance(picture, bytes):
+        return io.BytesIO(picture)
+    if not os.path.exists(picture):
+        raise InputError(f"there is no picture at {name}")
+    if os.path.isdir(picture):
+        raise InputError(f"{name} is a folder; give a picture file")
+    if os.path.isfile(picture) and os.path.getsize(picture) == 0:
+        raise InputError(f"{name} is empty")
+    return Path(picture)
+
+
+def _known(formats: Sequence[str]) -> list[str]:
+    """Those that this Pillow was built with."""
+    Image.init()
+    return [name for name in formats if name in Image.OPEN]
 
 
 def _is_ready(image: Image.Image, name: str) -> bool:

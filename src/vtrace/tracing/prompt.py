@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
 from PIL import Image
@@ -15,6 +16,7 @@ from ..lvlm.processor import placeholder, render_chat
 from ..types import Example, ProcessedPrompt, Span, Trace, Turn
 from .conversation import locate, marked, messages_of, texts_of, unmarked
 from .example import turns_of
+from .user_text import check_user_text
 
 # The prompt under which reasoning traces are generated (the paper's, Evaluation Details).
 SYSTEM_PROMPT = "Look at the image carefully and reason step by step, then end with a line 'Final answer: <answer>'."
@@ -27,8 +29,8 @@ def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt
     if lvlm.image_token_id is not None and not example.images:
         raise InputError("no picture was given; give at least one")
     turns = turns_of(example)
-    refuse_placeholders(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
-    text = _render(lvlm, marked(turns), system)
+    _check_texts(lvlm, turns, system)
+    text = _render(lvlm, marked(turns), system).text
     return ProcessedPrompt(lvlm.processor, example.images, text, process(lvlm, text, example.images))
 
 
@@ -58,6 +60,8 @@ def processed_prompt(lvlm: Lvlm, trace: Trace) -> ProcessedPrompt:
             raise InputError(
                 "this trace was saved without its pictures; save it as a file with --save-trace or --json FILE"
             )
+        check_response_ids(lvlm, trace.ids[trace.prompt_length :])
+        check_length(lvlm, len(trace))
         known = process_prompt(lvlm, Example(trace.images, trace.question, turns=trace.turns), trace.system)
     if tuple(known.ids) != trace.ids[: trace.prompt_length]:
         raise ModelError(f"this trace was made with {trace.model}; {lvlm.name} reads its prompt differently")
@@ -72,23 +76,48 @@ def locate_texts(lvlm: Lvlm, prompt: ProcessedPrompt, texts: Sequence[str], deco
     return found
 
 
-def refuse_placeholders(lvlm: Lvlm, text: str, where: str) -> None:
-    """Refuse text that contains the placeholder of a picture or a video."""
-    config = lvlm.model.config
-    names = {placeholder(lvlm.processor)}
-    for token in (lvlm.image_token_id, getattr(config, "video_token_id", None)):
-        names.add("" if token is None else lvlm.processor.tokenizer.decode([token]))
-    for name in names - {""}:
-        if name in text:
-            raise InputError(f"the {where} contains {name!r}, the placeholder of a picture or video; remove it")
+def check_response_ids(lvlm: Lvlm, ids: Sequence[int]) -> None:
+    """Refuse tokens that this model cannot read in a response."""
+    size = lvlm.model.get_input_embeddings().num_embeddings
+    if wrong := [token for token in ids if not 0 <= token < size]:
+        raise InputError(f"the response has a token {wrong[0]}, but {lvlm.name} has only {size}; was it another model?")
+    if {lvlm.image_token_id, getattr(lvlm.model.config, "video_token_id", None)} & set(ids):
+        raise InputError("the response has the token of a picture or video, which the model would look for; remove it")
 
 
-def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> str:
-    """The prompt as text, rendered by the model's own chat template."""
+def check_length(lvlm: Lvlm, length: int) -> None:
+    """Refuse a prompt and response that are longer than the model's context."""
+    if length > lvlm.context:
+        raise InputError(
+            f"prompt and response have {length} tokens, more than the model's context of {lvlm.context}; "
+            "shorten the response"
+        )
+
+
+def prompt_messages(lvlm: Lvlm, example: Example, system: str) -> list[dict[str, Any]]:
+    """The messages that the model's own chat template renders as the prompt of an example."""
+    turns = turns_of(example)
+    _check_texts(lvlm, turns, system)
+    return _render(lvlm, turns, system).messages
+
+
+def _check_texts(lvlm: Lvlm, turns: Sequence[Turn], system: str) -> None:
+    check_user_text(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
+
+
+class _Rendered(NamedTuple):
+    """Messages, and the prompt that the model's own chat template makes of them."""
+
+    messages: list[dict[str, Any]]
+    text: str
+
+
+def _render(lvlm: Lvlm, turns: Sequence[Turn], system: str, own_turn: bool = True) -> _Rendered:
+    messages = messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None)
     try:
-        text = render_chat(lvlm.processor, messages_of(turns, system, own_turn, plain=lvlm.image_token_id is None))
+        text = render_chat(lvlm.processor, messages)
         if system in text or not own_turn:
-            return text
+            return _Rendered(messages, text)
     except TemplateError as error:
         if not (system and own_turn):
             raise InputError(f"{lvlm.name} does not take this conversation: {first_line(error)}") from error

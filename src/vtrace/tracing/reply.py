@@ -11,7 +11,8 @@ import torch
 from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..types import Example, Finish, ProcessedPrompt
-from .prompt import refuse_placeholders
+from .prompt import check_length, check_response_ids
+from .user_text import check_user_text
 
 MAX_NEW_TOKENS = 2048
 
@@ -46,10 +47,14 @@ def generate_reply(lvlm: Lvlm, prompt: ProcessedPrompt, budget: int, streamer: A
             repetition_penalty=1.0,
             streamer=streamer,
         )
-    reply = ids[0, len(prompt.ids) :].tolist()
-    if not set(reply) - end_tokens(lvlm):
+    return as_reply(lvlm, ids[0, len(prompt.ids) :].tolist())
+
+
+def as_reply(lvlm: Lvlm, ids: list[int]) -> Reply:
+    """Generated tokens, of which the last one says how they ended."""
+    if not set(ids) - end_tokens(lvlm):
         raise InputError("the model gave an empty response; rephrase the question, or supply a response")
-    return Reply(reply, "stop" if reply[-1] in end_tokens(lvlm) else "length")
+    return Reply(ids, "stop" if ids[-1] in end_tokens(lvlm) else "length")
 
 
 def known_reply(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> Reply | None:
@@ -60,12 +65,7 @@ def known_reply(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> Reply 
         reply = supplied_reply(lvlm, example.response)
     else:
         return None
-    length = len(prompt.ids) + len(reply.ids)
-    if length > lvlm.context:
-        raise InputError(
-            f"prompt and response have {length} tokens, "
-            f"more than the model's context of {lvlm.context}; shorten the response"
-        )
+    check_length(lvlm, len(prompt.ids) + len(reply.ids))
     return reply
 
 
@@ -74,7 +74,7 @@ def supplied_reply(lvlm: Lvlm, response: str) -> Reply:
     response = unicodedata.normalize("NFC", response).strip()
     if not response:
         raise InputError("the supplied response is empty")
-    refuse_placeholders(lvlm, response, "response")
+    check_user_text(lvlm, response, "response")
     tokenizer = lvlm.processor.tokenizer
     ids = tokenizer(response, add_special_tokens=False)["input_ids"]
     return Reply([*ids, tokenizer.eos_token_id], "supplied", decode_reply(lvlm, ids) == response)
@@ -82,20 +82,19 @@ def supplied_reply(lvlm: Lvlm, response: str) -> Reply:
 
 def sampled_reply(lvlm: Lvlm, ids: Sequence[int]) -> Reply:
     """Tokens that were sampled elsewhere, checked to be some that this model can read in a response."""
-    size = lvlm.model.get_input_embeddings().num_embeddings
-    if wrong := [token for token in ids if not 0 <= token < size]:
-        raise InputError(f"the response has a token {wrong[0]}, but {lvlm.name} has only {size}; was it another model?")
-    pictures = {lvlm.image_token_id, getattr(lvlm.model.config, "video_token_id", None)}
-    if pictures & set(ids):
-        raise InputError("the response has the token of a picture or video, which the model would look for; remove it")
+    check_response_ids(lvlm, ids)
     return Reply(list(ids), "stop" if ids[-1] in end_tokens(lvlm) else "length")
 
 
 def end_tokens(lvlm: Lvlm) -> set[int]:
     """Tokens that end a response."""
+    return {lvlm.processor.tokenizer.eos_token_id} | generation_stops(lvlm)
+
+
+def generation_stops(lvlm: Lvlm) -> set[int]:
+    """Tokens after which the model is not asked to go on."""
     ends = lvlm.model.generation_config.eos_token_id
-    own = lvlm.processor.tokenizer.eos_token_id
-    return {own, *(ends if isinstance(ends, list) else [ends])}
+    return set(ends) if isinstance(ends, list) else set() if ends is None else {ends}
 
 
 def decode_reply(lvlm: Lvlm, ids: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..types import Span, Word
+from ..types import Kind, Span, Trace, Word
 
 ANSWER_MARK = re.compile(r"final answer[\s*_]*(?:is\s*)?[:：]", re.IGNORECASE)
 _INCOMPLETE = "\ufffd"  # shown for an incomplete character
@@ -122,15 +122,19 @@ def word_runs(text: str, offsets: Sequence[Span], start: int, stop: int) -> list
     ]
 
 
-def word_pieces(text: str, offsets: Sequence[Span], words: Sequence[Word]) -> Iterator[WordPiece]:
-    """Words in order; special tokens are not shown."""
+def shown_words(trace: Trace, kind: Kind) -> list[Word]:
+    """The words of one kind in order, without the end token."""
+    end = trace.response_span.stop
+    return [word for word in trace.words if word.kind == kind and trace.offsets[word.start].start < end]
+
+
+def word_pieces(trace: Trace, kind: Kind) -> Iterator[WordPiece]:
+    """The shown words of one kind with the whitespace around them."""
     end = None
-    for word in words:
-        if word.text.startswith("<|"):
-            continue
-        low, high = offsets[word.start][0], offsets[word.stop - 1][1]
+    for word in shown_words(trace, kind):
+        low, high = trace.offsets[word.start][0], trace.offsets[word.stop - 1][1]
         gap = "\n" if end is not None and low > end else ""  # with another turn or a picture in between
-        piece = text[low if end is None else max(low, end) : high]
+        piece = trace.text[low if end is None else max(low, end) : high]
         end = high
         visible = piece.strip()
         lead = len(piece) - len(piece.lstrip())

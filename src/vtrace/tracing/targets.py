@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..errors import InputError
+from ..system.user_pattern import find_pattern
 from ..types import Span, Target, Trace
 from .spans import covering
 
@@ -36,11 +37,11 @@ def find_target(trace: Trace, spec: TargetSpec) -> Target:
     if text == "answer":
         missing = "the response has no 'Final answer:' line; use target 'response' or quote a phrase of it"
         return _of_spans(trace, [trace.answer] if trace.answer else [], "answer", missing)
-    if match := re.fullmatch(r"sentence[ :]?(-?\d+)", text):
+    if match := re.fullmatch(r"sentence[ :]?(-?\d{1,9})", text):
         return _sentence(trace, int(match[1]))
-    if match := re.fullmatch(r"tokens?[ :](\d+)(?:-(\d+))?", text):
+    if match := re.fullmatch(r"tokens?[ :](\d{1,9})(?:-(\d{1,9}))?", text):
         return _of_tokens(trace, range(int(match[1]), int(match[2] or match[1]) + 1), text)
-    if match := re.fullmatch(r"""(["'“‘])(.+?)["'”’](?:#(\d+))?""", text, re.DOTALL):
+    if match := re.fullmatch(r"""(["'“‘])(.+?)["'”’](?:#(\d{1,9}))?""", text, re.DOTALL):
         return _phrase(trace, match[2], int(match[3] or 1))
     if len(text) > 2 and text[0] == text[-1] == "/":
         return _pattern(trace, text[1:-1])
@@ -68,12 +69,8 @@ def _phrase(trace: Trace, phrase: str, number: int) -> Target:
 
 
 def _pattern(trace: Trace, pattern: str) -> Target:
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"the regular expression {pattern!r} is not valid: {error}") from error
     start = trace.response_span[0]
-    spans = [Span(start + m.start(), start + m.end()) for m in compiled.finditer(trace.response) if m.end() > m.start()]
+    spans = [Span(start + low, start + high) for low, high in find_pattern(pattern, trace.response)]
     return _of_spans(
         trace, spans, f"/{pattern}/", f"nothing in the response matches {pattern!r}; it reads: {_quote(trace)}"
     )
@@ -90,7 +87,8 @@ def _of_tokens(trace: Trace, tokens: Sequence[int], name: str) -> Target:
     size = len(trace) - trace.prompt_length
     if not len(tokens):
         raise InputError("the token range is empty")
-    if min(tokens) < 0 or max(tokens) >= size:
+    ends = (tokens[0], tokens[-1]) if isinstance(tokens, range) else tokens  # a range can be very long
+    if min(ends) < 0 or max(ends) >= size:
         raise InputError(f"{name}: the response has tokens 0 to {size - 1}")
     return Target(name, tuple(sorted(trace.prompt_length + int(t) for t in set(tokens))))
 

@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ..attribution.findings.contrast import contrast_document
+from ..attribution.findings.regions import region_entry
+from ..attribution.findings.verification_document import verification_document
 from ..attribution.result import Attribution, RankedInput
 from ..errors import InputError
 from ..tracing.spans import word_pieces
-from ..types import Panel, Patch, Trace
+from ..types import Kind, Panel, Patch, Trace
 from .exported_methods import export_methods, named_targets, target_entry
 from .palette import DARK_STOPS, STOPS
 
 MAX_SIDE = 1200  # pixels of an embedded picture
 LARGE = 250_000  # bytes from which a picture is embedded as JPEG
+_SHOWN: tuple[Kind, ...] = ("question", "response")
 LETTERS = {"image": "i", "question": "q", "template": "t", "response": "r"}
 
 
@@ -53,6 +57,13 @@ def export(results: Sequence[Attribution], title: str = "", remarks: Mapping[str
         "target": target_entry(first.target),
         "methods": [{**entry, "remark": remarks.get(entry["method"], "")} for entry in exported.methods],
         "matrices": exported.matrices,
+        "regions": [region_entry(region, first.scores) for region in first.regions],
+        "contrast": None if first.contrast is None else contrast_document(first.contrast),
+        "verifications": [
+            {"method": result.method, "target": target_entry(result.target), **verification_document(found)}
+            for result in results
+            if (found := result.verification) is not None
+        ],
     }
 
 
@@ -65,11 +76,7 @@ def _text(trace: Trace) -> dict[str, Any]:
         return int(units[min(max(character - start, 0), len(units) - 1)])
 
     shown = {
-        word.start: [text, before, after]
-        for kind in ("question", "response")
-        for word, before, text, after in word_pieces(
-            trace.text, trace.offsets, [w for w in trace.words if w.kind == kind]
-        )
+        word.start: [text, before, after] for kind in _SHOWN for word, before, text, after in word_pieces(trace, kind)
     }
     return {
         "response": trace.response,

@@ -77,7 +77,7 @@ def export_methods(results: Sequence[Attribution]) -> ExportedMethods:
                 "need Python."
             )
         else:
-            entry["matrix"] = _place(tensors, result.pairwise.dense())
+            entry["matrix"] = index_of_matrix(tensors, result.pairwise.dense())
     depth = choose_depth(sum(len(tensor) * (len(tensor) - 1) // 2 for tensor in tensors), BUDGET)
     encoded = [encode_triangle(tensor, depth) for tensor in tensors]
     return ExportedMethods(_labelled(list(entries.values())), encoded, list(dict.fromkeys(left_out)))
@@ -107,7 +107,7 @@ def target_entry(target: Target) -> TargetEntry:
     return {"name": target.name, "positions": list(target.positions)}
 
 
-def _place(tensors: list[Tensor], pairwise: Tensor) -> int:
+def index_of_matrix(tensors: list[Tensor], pairwise: Tensor) -> int:
     """Index of the matrix in the list; it is added if it is new."""
     for place, known in enumerate(tensors):
         if known is pairwise or known.equal(pairwise):

@@ -59,11 +59,14 @@ def encode_triangle(pairwise: Tensor, bits: int = EXACT) -> EncodedTriangle:
     return {"size": len(pairwise), "bits": bits, "largest": largest, "step": step, "data": data}
 
 
-def decode_triangle(document: EncodedTriangle) -> Tensor:
-    """Decode W (T,T): exact with 32 bits, rounded with fewer."""
+def decode_triangle(document: EncodedTriangle, length: int) -> Tensor:
+    """Decode W (T,T), T = `length`: exact with 32 bits, rounded with fewer. Nothing larger is unpacked."""
     size, bits = document["size"], document["bits"]
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(document["data"])), np.uint8)
+    scale = (document["largest"], document["step"])
+    if size != length or bits not in DEPTHS or not all(map(math.isfinite, scale)):
+        raise ValueError("the matrix does not fit the trace")
     width = 4 if bits == EXACT else 2
+    planes = np.frombuffer(_unpack(document["data"], width * size * (size - 1) // 2), np.uint8)
     whole = np.ascontiguousarray(planes.reshape(width, -1).T)
     matrix = np.zeros((size, size), dtype=np.float32)
     if bits == EXACT:
@@ -73,6 +76,15 @@ def decode_triangle(document: EncodedTriangle) -> Tensor:
         values = document["largest"] * np.exp((codes - (2**bits - 1)) * document["step"])
         matrix[_upper(size)] = np.where(codes > 0, values, 0)
     return torch.from_numpy(matrix)
+
+
+def _unpack(data: str, expected: int) -> bytes:
+    """Compressed bytes in base64, of which there have to be as many as expected."""
+    unpacking = zlib.decompressobj()
+    unpacked = unpacking.decompress(base64.b64decode(data, validate=True), expected + 1)
+    if len(unpacked) != expected:
+        raise ValueError("the matrix does not have as many edges as its size says")
+    return unpacked
 
 
 def _upper(size: int) -> np.ndarray:

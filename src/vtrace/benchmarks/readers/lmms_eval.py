@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import InputError, first_line
 from ...types import Example
 from ..benchmark import Benchmark
+from .tables import json_lines
 
 
 class LoggedSample(NamedTuple):
@@ -56,26 +56,26 @@ def _same_target(target: str, asked: Example) -> bool:
 
 def read_samples(path: Path) -> dict[int, LoggedSample]:
     """Logged samples by the number of their item."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {first_line(error)}") from error
     found = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, row in json_lines(path):
+        if isinstance(row, InputError):
+            raise row
         try:
-            row = json.loads(line)
-            response = _first_text(row.get("resps")) or _first_text(row.get("filtered_resps"))
-            prompt = _first_text(row.get("input")) or _first_text(row.get("arguments"))
-            found[int(row["doc_id"])] = LoggedSample(prompt, str(row.get("target") or ""), response)
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            item, sample = _sample(row)
+        except Exception as error:  # a row can be of any form
             raise InputError(f"line {number} of {path} is not a sample of lmms-eval: {first_line(error)}") from error
-        if not response:
+        if not sample.response:
             raise InputError(f"line {number} of {path} has no response")
+        found[item] = sample
     if not found:
         raise InputError(f"{path} has no samples")
     return found
+
+
+def _sample(row: Any) -> tuple[int, LoggedSample]:
+    response = _first_text(row.get("resps")) or _first_text(row.get("filtered_resps"))
+    prompt = _first_text(row.get("input")) or _first_text(row.get("arguments"))
+    return int(row["doc_id"]), LoggedSample(prompt, str(row.get("target") or ""), response)
 
 
 def _first_text(cell: object) -> str:

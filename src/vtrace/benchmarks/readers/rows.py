@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from ...errors import InputError
+from ...errors import InputError, first_line
 from ..benchmark import LostFile
 
 DatasetRow = dict[str, Any]  # cells by column, of whatever type the file has
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,16 @@ def check_columns(file: str, present: Iterable[str], wanted: Sequence[str], titl
             f"{file} has no column {missing[0]!r}; it has: {', '.join(present)}. "
             f"Is it {title}? If the dataset changed, use the revision that has this column"
         )
+
+
+def read_row(make: Callable[[], _Made]) -> _Made:
+    """What a function makes of a row. Cells can contain anything; an item whose row cannot be read is left out."""
+    try:
+        return make()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"the row cannot be read: {type(error).__name__}: {first_line(error)[:120]}") from error
 
 
 def unique_keys(keys: Iterable[str]) -> list[str]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from string import ascii_uppercase
 from typing import BinaryIO, NamedTuple
@@ -27,6 +25,7 @@ from ..multiple_choice import (
 from ..quantity import read_quantity
 from .pictures import decode_picture, from_base64
 from .rows import DatasetRow, DatasetRows, check_columns
+from .tables import large_cells
 
 _COLUMNS = ("index", "image", "question", "answer")
 _SHORTEST_PICTURE = 64  # characters; a shorter cell is the index of another row, whose picture this row shares
@@ -48,7 +47,7 @@ def read_tsv(path: Path, title: str) -> DatasetRows:
     places: list[_Bytes] = []
     by_index: dict[str, int] = {}
     lost: list[LostFile] = []
-    with path.open("rb") as file, _large_fields():
+    with path.open("rb") as file, large_cells():
         lines = _Lines(file)
         reader = csv.reader(lines, delimiter="\t")
         try:
@@ -71,7 +70,7 @@ def read_tsv(path: Path, title: str) -> DatasetRows:
 
     def whole(number: int) -> DatasetRow:
         start, stop = places[number]
-        with path.open("rb") as file, _large_fields():
+        with path.open("rb") as file, large_cells():
             file.seek(start)
             text = io.StringIO(file.read(stop - start).decode("utf-8"), newline="")
             return dict(zip(names, next(csv.reader(text, delimiter="\t")), strict=True))
@@ -94,16 +93,6 @@ class _Lines:
         for line in self._file:
             self.read += len(line)
             yield line.decode("utf-8-sig" if self.read == len(line) else "utf-8")
-
-
-@contextmanager
-def _large_fields() -> Iterator[None]:
-    """The csv module refuses cells as large as a picture unless its global limit is raised."""
-    before = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def _pictures(cell: str, of_row: Callable[[str], str]) -> list[bytes]:

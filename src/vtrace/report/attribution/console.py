@@ -11,7 +11,15 @@ from rich.text import Text
 from ...attribution.result import Attribution, RankedInput
 from ...viewer.palette import css_colour
 from ..shaded_text import answer_line, facts_table, shaded_response
-from ..wording import calibration_details, calibration_sentence, percent, quoted_label
+from ..verification_console import verification_parts
+from ..wording import (
+    calibration_details,
+    calibration_sentence,
+    percent,
+    quoted_label,
+    visual_dependence_sentence,
+)
+from .contrast_console import contrast_parts
 
 BAR, BALANCE = 12, 40  # characters
 
@@ -36,11 +44,21 @@ def _parts(attribution: Attribution, count: int) -> Iterator[RenderableType]:
     yield _balance(attribution)
     if len(shares := attribution.picture_shares) > 1:
         yield Text(" · ".join(f"picture {k} {percent(share)}" for k, share in enumerate(shares, start=1)))
+    if attribution.regions:
+        yield facts_table(*((r.name, Text(percent(r.share(attribution.scores)))) for r in attribution.regions))
     yield Text(calibration_sentence(attribution))
     if details := calibration_details(attribution):
         yield Text(details, "dim")
+    if attribution.likelihoods is not None:
+        yield Text(visual_dependence_sentence(attribution))
     for note in attribution.warnings:
         yield Text(f"Note: {note}", "yellow")
+    if attribution.contrast:
+        yield ""
+        yield from contrast_parts(attribution, attribution.contrast, count)
+    if attribution.verification:
+        yield ""
+        yield from verification_parts(attribution.verification)
 
 
 def _spoken(parts: tuple[str | None, ...]) -> str:

@@ -32,7 +32,7 @@ def attribution_html(attribution: Attribution) -> str:
 <h2>Question</h2><p class="text">{shaded_words(attribution, "question", scale)}</p>
 <h2>Response</h2><p class="text">{shaded_words(attribution, "response", scale)}</p>
 <h2>Image and question</h2>{_balance(attribution)}{notes}
-<h2>Strongest inputs</h2>{_ranking(attribution)}
+{_verdict(attribution)}<h2>Strongest inputs</h2>{_ranking(attribution)}
 </div></div></main>"""
 
 
@@ -52,6 +52,11 @@ def _calibration(attribution: Attribution) -> str:
     if not details:
         return f'<p class="small">{escape(sentence)}</p>'
     return f'<details class="small"><summary>{escape(sentence)}</summary>{escape(details)}</details>'
+
+
+def _verdict(attribution: Attribution) -> str:
+    verified = attribution.verification
+    return "" if verified is None else f'<h2>Verified</h2><p class="text">{escape(verified.verdict)}</p>'
 
 
 def _legend(full: float) -> str:

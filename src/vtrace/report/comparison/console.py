@@ -1,24 +1,38 @@
-"""A comparison of methods in the terminal: what each finds, what it costs, how well they agree."""
+"""A comparison of methods or models in the terminal: what each finds, what it costs, how well they agree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ...methods.comparison import Comparison
+from ...methods.model_comparison import Move
 from ..shaded_text import answer_line, backdrop, facts_table
 from ..wording import correlation_level, correlation_text, megabytes_text, percent, seconds_text, short_label
 
 
-def show_comparison(comparison: Comparison, console: Console, count: int = 3) -> None:
+def show_comparison(comparison: Comparison, console: Console, count: int = 3, compared: str = "method") -> None:
     """Print the comparison."""
-    console.print(Group(*_parts(comparison, count)))
+    console.print(Group(*_parts(comparison, count, compared)))
 
 
-def _parts(comparison: Comparison, count: int) -> Iterator[RenderableType]:
+def show_moves(found: Sequence[Move], console: Console) -> None:
+    """Print the shares and ranks of patches and words by two models."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("what moved")
+    for title in ("before", "after", "change", "rank"):
+        table.add_column(title, justify="right")
+    for move in found:
+        change = f"{100 * move.change:+.1f} points"
+        ranks = f"{move.rank_before} → {move.rank_after}"
+        table.add_row(Text(short_label(move.item)), percent(move.before), percent(move.after), change, ranks)
+    console.print("", table)
+
+
+def _parts(comparison: Comparison, count: int, compared: str) -> Iterator[RenderableType]:
     trace = comparison.trace
     yield facts_table(
         ("Question", Text(trace.question)),
@@ -26,7 +40,7 @@ def _parts(comparison: Comparison, count: int) -> Iterator[RenderableType]:
         ("Target", Text(comparison.target.name)),
     )
     yield ""
-    yield _methods(comparison, count)
+    yield _methods(comparison, count, compared)
     if len(comparison.results) > 1:
         yield ""
         yield Text("Rank correlation over patches and question words", "dim")
@@ -35,9 +49,9 @@ def _parts(comparison: Comparison, count: int) -> Iterator[RenderableType]:
         yield Text(f"Not run: {reason}", "yellow")
 
 
-def _methods(comparison: Comparison, count: int) -> Table:
+def _methods(comparison: Comparison, count: int, compared: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("method")
+    table.add_column(compared)
     for title in ("alone", "added", "memory", "image"):
         table.add_column(title, justify="right")
     table.add_column("strongest patches and words")

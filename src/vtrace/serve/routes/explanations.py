@@ -32,7 +32,7 @@ def submit_explanation(
     target: Annotated[ExplainedTarget, Form(description="What is explained.")] = "response",
 ) -> Explanation:
     """Ask a question about pictures. The work is cancelled if no client follows it or polls it for a while."""
-    uploads = [upload.file.read() for upload in pictures or [] if upload.size or upload.filename]
+    uploads = [upload.file for upload in pictures or [] if upload.size or upload.filename]
     record = service.submit(Submission(question, uploads, example), model, methods or [], target)
     response.headers["location"] = f"/api/explanations/{record.id}"
     return Explanation.of(record, service.place(record))
@@ -110,9 +110,8 @@ def explanation_page(service: Service, id: ExplanationId, download: bool = False
 )
 def explanation_result(service: Service, id: ExplanationId, method: str = "") -> Response:
     """The attribution with pictures and matrix, as `vtrace.read` loads it; for the first method unless one is named."""
-    documents = service.documents(id)
-    name = method or next(iter(documents))
-    if name not in documents:
+    found = service.document(id, method)
+    if found is None:
         raise HTTPException(404, "this explanation has no such method")
-    headers = {"content-disposition": f'attachment; filename="vtrace-{id[:8]}-{name}.json"'}
-    return Response(documents[name], media_type="application/json", headers=headers)
+    headers = {"content-disposition": f'attachment; filename="vtrace-{id[:8]}-{found.method}.json"'}
+    return Response(found.text, media_type="application/json", headers=headers)

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Response
 from ..evaluation_runs import RunFacts
 from ..job import ExplainedTarget
 from ..schemas import Explanation, RunItem, RunItems, refusals
-from ..uploads import thumbnail
 from .dependencies import Runs, Service, jpeg_response
 
 run_routes = APIRouter(prefix="/api/runs")
@@ -42,9 +41,9 @@ def get_item(runs: Runs, run: str, key: str) -> RunItem:
 
 
 @run_routes.get("/{run}/items/{key}/picture", response_class=Response, responses=refusals(422))
-def item_picture(runs: Runs, run: str, key: str) -> Response:
+def item_picture(service: Service, runs: Runs, run: str, key: str) -> Response:
     """The picture of an example."""
-    return jpeg_response(thumbnail(runs.frozen(run, key).example.images[0]))
+    return jpeg_response(service.shown(lambda: runs.frozen(run, key)))
 
 
 @run_routes.post("/{run}/items/{key}/explanations", status_code=202, responses=refusals(422, 429, 503))
@@ -58,6 +57,6 @@ def explain_item(
     target: ExplainedTarget = "response",
 ) -> Explanation:
     """Explain a response of a run, with the same tokens, to open it in the viewer."""
-    record = service.submit_frozen(runs.frozen(run, key), methods or [], target)
+    record = service.submit_frozen(lambda: runs.frozen(run, key), methods or [], target)
     response.headers["location"] = f"/api/explanations/{record.id}"
     return Explanation.of(record, service.place(record))

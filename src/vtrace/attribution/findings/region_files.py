@@ -1,0 +1,109 @@
+"""Regions as users write them: NAME=BOX, an annotation file in the layout of COCO, or a mask picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ...errors import InputError, first_line
+from ...system.json_reader import read_json
+from ...tracing.pictures import image_size
+from ...types import Trace
+from .regions import Region, box_region, mask_region, picture_size
+
+MOST_LABELS = 64  # of a mask; a picture with more values is probably a photograph
+_HOW = "write NAME=LEFT,TOP,RIGHT,BOTTOM, or give a .json file in the layout of COCO or a mask as .png"
+
+
+def read_regions(trace: Trace, given: Sequence[str]) -> tuple[Region, ...]:
+    """All regions that are given; names that occur twice are numbered."""
+    found = [region for text in given for region in _read(trace, text)]
+    return tuple(_numbered(found))
+
+
+def _read(trace: Trace, text: str) -> Iterator[Region]:
+    suffix = Path(text).suffix.lower()
+    if suffix == ".json" and "=" not in text:
+        yield from _annotations(trace, Path(text))
+    elif suffix == ".png" and "=" not in text:
+        yield from _masks(trace, Path(text))
+    else:
+        yield _box(trace, text)
+
+
+def _box(trace: Trace, text: str) -> Region:
+    """NAME=LEFT,TOP,RIGHT,BOTTOM, or NAME@2=… on the second picture."""
+    label, equals, numbers = text.partition("=")
+    name, _, picture = label.strip().partition("@")
+    try:
+        box = [float(number) for number in numbers.split(",")]
+        image = int(picture or 1) - 1
+    except ValueError:
+        box, image = [], 0
+    if not (equals and name and len(box) == 4 and np.isfinite(box).all()):
+        raise InputError(f"cannot read region {text!r}; {_HOW}")
+    return box_region(trace, name, box, image)
+
+
+def _annotations(trace: Trace, path: Path) -> Iterator[Region]:
+    """Boxes of a COCO file, `bbox` = left, top, width, height; the pictures are those of `images`, in order."""
+    document = read_json(path, "a file in the layout of COCO")
+    document = {"annotations": document} if isinstance(document, list) else document
+    try:
+        names = {category["id"]: str(category["name"]) for category in document.get("categories", [])}
+        pictures = {entry["id"]: number for number, entry in enumerate(document.get("images", []))}
+        boxes = [
+            (names.get(entry.get("category_id"), "region"), entry.get("image_id"), [float(v) for v in entry["bbox"]])
+            for entry in document["annotations"]
+        ]
+        if any(len(box) != 4 for _, _, box in boxes):
+            raise ValueError("a bbox has four numbers")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is not in the layout of COCO: {type(error).__name__}: {first_line(error)}") from error
+    if not boxes:
+        raise InputError(f"{path} has no annotations")
+    _check_sizes(trace, path, document.get("images", []))
+    for name, picture, (left, top, width, height) in boxes:
+        yield box_region(trace, name, (left, top, left + width, top + height), pictures.get(picture, 0))
+
+
+def _check_sizes(trace: Trace, path: Path, entries: Sequence[dict[str, Any]]) -> None:
+    for number, entry in enumerate(entries[: len(trace.images)]):
+        size = entry.get("width"), entry.get("height")
+        if None not in size and size != trace.images[number].size:
+            width, height = trace.images[number].size
+            raise InputError(
+                f"{path} describes a picture of {size[0]} x {size[1]} pixels, but this one has {width} x {height}"
+            )
+
+
+def _masks(trace: Trace, path: Path) -> Iterator[Region]:
+    """One region for each value of a mask, 0 being the background."""
+    image_size(path, str(path))
+    try:
+        with Image.open(path) as opened:
+            values = np.asarray(opened if opened.mode in ("1", "L", "P", "I", "I;16") else opened.convert("L"))
+    except Exception as error:  # decoders raise many kinds of errors on a damaged file
+        raise InputError(f"cannot read {path}: {first_line(error)}") from error
+    labels = [int(value) for value in np.unique(values) if value]
+    if len(labels) > MOST_LABELS:
+        raise InputError(f"{path} has {len(labels)} values; a mask has one value per region, at most {MOST_LABELS}")
+    if not labels:
+        raise InputError(f"{path} is an empty mask: all its pixels are 0")
+    picture_size(trace, 0, path.stem)
+    for label in labels:
+        yield mask_region(trace, path.stem if len(labels) == 1 else f"{path.stem} {label}", values == label)
+
+
+def _numbered(regions: Sequence[Region]) -> Iterator[Region]:
+    counts, seen = Counter(region.name for region in regions), Counter[str]()
+    for region in regions:
+        seen[region.name] += 1
+        several = counts[region.name] > 1
+        yield replace(region, name=f"{region.name} {seen[region.name]}") if several else region

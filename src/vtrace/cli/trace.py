@@ -1,0 +1,99 @@
+"""`vtrace trace`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import (
+    BatchOption,
+    BenchmarkOption,
+    BudgetOption,
+    ConcurrencyOption,
+    DataOption,
+    DeviceOption,
+    DtypeOption,
+    EndpointOption,
+    JsonOption,
+    LimitOption,
+    ModelOption,
+    QuietOption,
+    SamplesOption,
+    ServedModelOption,
+    ShardOption,
+    SystemOption,
+    TimeoutOption,
+    parse_endpoint,
+    parse_shard,
+)
+from .outputs import print_written
+from .progress import progress_bar, spinner
+
+TRACE_EXAMPLES = """
+Examples:\n
+  vtrace trace --limit 20 --out traces && vtrace evaluate --traces traces\n
+  vtrace trace --benchmark mmstar --model Qwen/Qwen3-VL-8B-Instruct --batch 32 --out traces/mmstar\n
+  vtrace trace --benchmark mmstar --model Qwen/Qwen3-VL-8B-Instruct --endpoint http://localhost:8000/v1
+  --served-model Qwen/Qwen3-VL-8B-Instruct --out traces/mmstar\n
+  vtrace trace --benchmark mine.jsonl --shard 2/4 --out traces/mine     (the second of four machines)
+"""
+
+
+def trace_command(
+    model: ModelOption = "pinhole",
+    benchmark: BenchmarkOption = "shapes",
+    data: DataOption = None,
+    samples: SamplesOption = None,
+    limit: LimitOption = None,
+    shard: ShardOption = "1/1",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of the responses. Default: traces/BENCHMARK-MODEL.")
+    ] = None,
+    endpoint: EndpointOption = "",
+    served_model: ServedModelOption = "",
+    concurrency: ConcurrencyOption = 8,
+    timeout: TimeoutOption = 600.0,
+    batch: BatchOption = 16,
+    max_new_tokens: BudgetOption = 2048,
+    system: SystemOption = None,
+    json: JsonOption = False,
+    dtype: DtypeOption = "",
+    device: DeviceOption = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Ask a model about a benchmark and freeze its responses, for `vtrace evaluate --traces`. Interrupted runs resume.
+
+    With --endpoint, a server generates the responses and --model says whose tokens they are; no weights are loaded.
+    """
+    server = parse_endpoint(endpoint, served_model, concurrency, timeout)
+    with spinner(quiet) as report:
+        report(0, 0, "Loading PyTorch and transformers")
+        from ..benchmarks.registry import open_benchmark
+        from ..faithfulness.freeze import freeze_responses
+        from ..faithfulness.plan import ResponsePlan
+        from ..faithfulness.run import chosen_items
+        from ..faithfulness.traces import summarise_traces
+        from ..lvlm.load import find_dtype, load, load_without_weights
+        from ..tracing.prompt import SYSTEM_PROMPT
+
+        part = parse_shard(shard)
+        plan = ResponsePlan(max_new_tokens, SYSTEM_PROMPT if system is None else system, batch)
+        report(0, 0, f"Opening {benchmark}")
+        chosen = open_benchmark(benchmark, data, samples)
+        numbers = chosen_items(chosen, limit, part)
+        place = out or Path("traces") / f"{chosen.name}-{Path(model).name}"
+        report(0, 0, f"Loading {model}")
+        lvlm = load_without_weights(model) if server else load(model, find_dtype(dtype), device or None)
+    for file, reason in chosen.lost:
+        print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
+    with progress_bar(quiet) as report:
+        path = freeze_responses(lvlm, chosen, plan, place, numbers, endpoint=server, shard=part, progress=report)
+    found = summarise_traces(path)
+    for line in found.describe():
+        print(f"vtrace: {line}", file=sys.stderr)
+    print_written([path])
+    print(jsonlib.dumps({"file": str(path), **found._asdict()}, indent=1, ensure_ascii=False) if json else path)

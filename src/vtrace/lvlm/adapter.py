@@ -1,0 +1,77 @@
+"""PEFT adapters: which model one belongs to, and how it is added to a loaded one."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transformers.utils import cached_file
+
+from ..errors import ModelError, first_line
+from .checkpoint import Checkpoint, find_checkpoint
+
+_CONFIG = "adapter_config.json"
+
+
+class AdaptedName(NamedTuple):
+    """The name of a model, and that of an adapter, which may be empty."""
+
+    model: str
+    adapter: str
+
+
+def split_adapter(name: str) -> AdaptedName:
+    """The model of a checkpoint that holds only an adapter, and the adapter; any other name as it is."""
+    found = find_checkpoint(name)
+    if Path(found.source).is_dir() and (Path(found.source) / "config.json").exists():
+        return AdaptedName(name, "")
+    base = _settings(found).get("base_model_name_or_path")
+    return AdaptedName(base, name) if base else AdaptedName(name, "")
+
+
+def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The configuration of an adapter; empty if there is none."""
+    try:
+        path = cached_file(
+            checkpoint.source,
+            _CONFIG,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+            _raise_exceptions_for_gated_repo=False,
+            revision=checkpoint.options.get("revision"),
+        )
+        return json.loads(Path(path).read_text()) if path else {}
+    except (OSError, ValueError):  # an unknown name or a damaged file; reading the model says so
+        return {}
+
+
+def adapted(model: Any, adapter: str, name: str) -> Any:
+    """The model with an adapter: merged into its weights, or active beside them if they are quantised."""
+    if find_spec("peft") is None:
+        raise ModelError("an adapter needs peft; install it with: pip install peft")
+    from peft import PeftModel
+
+    found = find_checkpoint(adapter)
+    if not _settings(found):
+        raise ModelError(f"there is no adapter at {adapter!r}: it has no {_CONFIG}")
+    try:
+        whole = PeftModel.from_pretrained(model, found.source, revision=found.options.get("revision"))
+        absent = _not_loaded(whole, found)
+    except Exception as error:  # adapters and their files can be wrong in many ways
+        raise ModelError(f"the adapter {adapter} does not fit {name}: {first_line(error)}") from error
+    if absent:
+        raise ModelError(f"the adapter {adapter} does not fit {name}: there is no place for {absent[0]}")
+    quantised = getattr(model, "is_quantized", False)
+    return whole.get_base_model() if quantised else whole.merge_and_unload()
+
+
+def _not_loaded(whole: Any, adapter: Checkpoint) -> list[str]:
+    """Weights of the adapter that the model has no place for."""
+    from peft import get_peft_model_state_dict
+    from peft.utils import load_peft_weights
+
+    own = get_peft_model_state_dict(whole, save_embedding_layers=False)
+    stored = load_peft_weights(adapter.source, device="cpu", revision=adapter.options.get("revision"))
+    return [key for key in stored if key not in own]

@@ -1,0 +1,207 @@
+"""What the server withstands: damaged runs, foreign cookies, slow connections, and a network that is not there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from support.serving import served, serving
+from support.waiting import PATIENCE, wait_until
+from vtrace.serve.connections import TimedProtocol
+from vtrace.serve.security import SECURITY_HEADERS
+
+TOKEN = "a-token-of-thirty-two-characters"
+
+
+def damage(path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement, values)
+
+
+@pytest.fixture(scope="module")
+def runs(run_folder, tmp_path_factory):
+    """One good run among damaged ones."""
+    place = tmp_path_factory.mktemp("runs")
+    damages = {
+        "good": None,
+        "no settings": ("DELETE FROM meta WHERE key = 'settings'",),
+        "not JSON": ("UPDATE meta SET value = '{' WHERE key = 'settings'",),
+        "deep": ("UPDATE meta SET value = ? WHERE key = 'settings'", "[" * 100_000),
+        "a list": ("UPDATE meta SET value = '[1]' WHERE key = 'settings'",),
+        "no model": ("UPDATE meta SET value = '{\"benchmark\": 5}' WHERE key = 'settings'",),
+        "odd model": ("UPDATE meta SET value = '{\"model\": 5, \"benchmark\": []}' WHERE key = 'settings'",),
+        "no items": ("DROP TABLE item",),
+        "odd items": ("UPDATE item SET correct = 'perhaps', number = 'first', question = x'ff'",),
+        "odd reply": ("UPDATE item SET reply = '[[['",),
+    }
+    for name, change in damages.items():
+        shutil.copytree(run_folder, place / name)
+        if change:
+            damage(place / name / "run.sqlite", *change)
+    (place / "a\udcffb").mkdir()
+    shutil.copy(run_folder / "run.sqlite", place / "a\udcffb")
+    (place / "garbage").mkdir()
+    (place / "garbage" / "run.sqlite").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
+    return place
+
+
+@pytest.fixture(scope="module")
+def client(pinhole, runs, tmp_path_factory):
+    with serving(lambda name: pinhole, tmp_path_factory.mktemp("serve") / "history.sqlite", runs) as client:
+        yield client
+
+
+def test_a_damaged_run_is_listed_with_its_reason_and_hides_no_other(client):
+    status, headers, body = client.send("GET", "/api/runs")
+    assert status == 200
+    found = {one["name"]: one for one in json.loads(body)}
+    assert (found["good"]["error"], found["good"]["items"]) == (None, 3)
+    assert found["a\\udcffb"]["items"] == 3
+    for name in (
+        "no settings",
+        "not JSON",
+        "deep",
+        "a list",
+        "no model",
+        "odd model",
+        "no items",
+        "odd items",
+        "garbage",
+    ):
+        assert found[name]["error"], name
+        assert "\n" not in found[name]["error"]
+    assert SECURITY_HEADERS.keys() <= headers.keys()
+
+
+def test_no_page_of_a_damaged_run_breaks_the_server(client, runs):
+    with closing(sqlite3.connect(runs / "good" / "run.sqlite")) as db:
+        key = db.execute("SELECT key FROM item").fetchone()[0]
+    for run in client.get("/api/runs")[1]:
+        name = run["name"].replace(" ", "%20").replace("\\", "%5C")
+        for path in ("items", f"items/{key}", f"items/{key}/picture"):
+            status, headers, body = client.send("GET", f"/api/runs/{name}/{path}")
+            assert status in (200, 422), (run, path, body)
+            assert SECURITY_HEADERS.keys() <= headers.keys()
+        assert client.send("POST", f"/api/runs/{name}/items/{key}/explanations")[0] in (202, 422)
+
+
+def test_even_the_answer_to_a_bug_and_to_what_is_not_http_has_the_headers(client, monkeypatch):
+    def stumble(*_):
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(client.service.history, "page", stumble)
+    status, headers, body = client.send("GET", "/api/explanations")
+    assert (status, json.loads(body)["detail"]) == (500, "an error inside VTrace; see the server's log")
+    assert SECURITY_HEADERS.keys() <= headers.keys()
+    with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as raw:
+        raw.sendall(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
+        answer = raw.makefile("rb").read().decode().lower()
+    assert answer.startswith("http/1.1 400")
+    assert all(f"{name}: " in answer for name in SECURITY_HEADERS)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "a=b",
+        "{}=[]",
+        'x="unclosed',
+        "na me=v",
+        "=;=;;",
+        "é=ü",
+        "a=b; a=c",
+        "vtrace-token=another-servers",
+        "\x7f\x01=x",
+        '{"json": 1}',
+    ],
+)
+def test_cookies_of_other_applications_lock_nobody_out(pinhole, tmp_path, others):
+    with serving(lambda name: pinhole, tmp_path / "history.sqlite", token=TOKEN) as client:
+        for cookie in (f"{others}; vtrace-token={TOKEN}", f"vtrace-token={TOKEN}; {others}"):
+            assert client.send("GET", "/api/server", headers={"cookie": cookie.encode().decode("latin-1")})[0] == 200
+        assert client.send("GET", "/api/server", headers={"cookie": others.encode().decode("latin-1")})[0] == 401
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the server has closed this connection; what it sent is read."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(65536):
+            pass
+        return True
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_slow_connections_are_closed_while_others_are_served(pinhole, tmp_path, monkeypatch):
+    monkeypatch.setattr(TimedProtocol, "header_seconds", 1.0)
+    kind = b"content-type: multipart/form-data; boundary=x\r\ncontent-length: 9999"
+    head = b"POST /api/explanations HTTP/1.1\r\nhost: localhost\r\n" + kind + b"\r\n\r\n"
+    with serving(lambda name: pinhole, tmp_path / "history.sqlite", body_seconds=1.0) as client:
+        slow = [socket.create_connection(("127.0.0.1", client.port), PATIENCE) for _ in range(20)]
+        for number, connection in enumerate(slow):
+            connection.sendall(
+                (b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: localhost\r\nx-slow: ", head + b"--x")[number % 4]
+            )
+
+        def drip() -> bool:
+            for connection in slow:
+                try:
+                    connection.setblocking(True)
+                    connection.send(b"a")
+                except OSError:
+                    continue
+            return all(closed(connection) for connection in slow)
+
+        assert client.send("GET", "/api/server")[0] == 200
+        wait_until(drip, "the end of slow connections")
+        for connection in slow:
+            connection.close()
+        assert client.send("GET", "/api/server")[0] == 200
+
+
+@pytest.mark.slow
+def test_a_run_of_a_benchmark_that_is_not_here_asks_no_other_machine(run_folder, tmp_path):
+    """The hub is a socket of ours, which nobody connects to."""
+    shutil.copytree(run_folder, tmp_path / "runs" / "first")
+    with closing(sqlite3.connect(tmp_path / "runs" / "first" / "run.sqlite")) as db, db:
+        settings = json.loads(db.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()[0])
+        db.execute(
+            "UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps({**settings, "benchmark": "mmstar"}),)
+        )
+        key = db.execute("SELECT key FROM item").fetchone()[0]
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        hub.settimeout(0.1)
+        done = threading.Event()
+
+        def listen() -> None:
+            while not done.is_set():
+                try:
+                    asked.append(hub.accept())
+                except TimeoutError:
+                    time.sleep(0.01)
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        place = {
+            "HF_ENDPOINT": f"http://127.0.0.1:{hub.getsockname()[1]}",
+            "HF_HUB_OFFLINE": "0",
+            "HF_HOME": str(tmp_path / "hf"),
+        }
+        with served(tmp_path, "--runs", tmp_path / "runs", **place) as (_, client):
+            status, answer = client.get(f"/api/runs/first/items/{key}/picture")
+            assert (status, answer["detail"].split(" (")[0]) == (422, "cannot get MMStar")
+            assert client.send("POST", f"/api/runs/first/items/{key}/explanations")[0] == 422
+        done.set()
+        listener.join(PATIENCE)
+    assert not asked
