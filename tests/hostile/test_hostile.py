@@ -50,8 +50,8 @@ def one_model(pinhole, monkeypatch):
     monkeypatch.setattr(
         module,
         "load",
-        lambda name="pinhole", dtype=None, device=None: (
-            pinhole if plain(name, dtype, device) else load(name, dtype, device)
+        lambda name="pinhole", dtype=None, device=None, **others: (
+            pinhole if plain(name, dtype, device) and not any(others.values()) else load(name, dtype, device, **others)
         ),
     )
 

@@ -111,10 +111,12 @@ def test_what_went_wrong_is_tried_again(pinhole, tmp_path, monkeypatch):
     assert "1 example, seed 0." in page.read_text()
 
 
-def test_a_bug_of_ours_stops_the_study(pinhole, tmp_path, monkeypatch):
+def test_a_bug_of_ours_on_one_example_is_logged(pinhole, tmp_path, monkeypatch):
     def points(session, blur, seed):
         raise RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
 
     monkeypatch.setitem(STUDIES, "tiny", PointStudy("tiny", "is broken", ONE_PANEL, points, limit=1))
-    with pytest.raises(RuntimeError, match="The size of tensor a"):
-        run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path)
+    page, *_ = run_study("tiny", pinhole, find_benchmark("shapes-dev"), tmp_path)
+    assert "Left out, 1 of 1: an error inside VTrace (RuntimeError: The size of tensor a (3)" in page.read_text()
+    (log,) = tmp_path.rglob("errors.log")
+    assert "Traceback" in log.read_text()

@@ -54,6 +54,8 @@ class PretendGpus(TorchFunctionMode):
             return self._to(*args, **kwargs)
         if name == "cpu":
             return self.moved(args[0], CPU)
+        if name == "__deepcopy__":  # its other argument holds what was copied before, wherever that is
+            return self.put(func(*args, **kwargs), self.place(args[0]))
         if name in ("numpy", "__array__") and self.place(args[0]) != CPU:
             raise TypeError("can't convert a tensor of a GPU to numpy; use Tensor.cpu() first")
         asked = kwargs.get("device")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..benchmarks.readers.pictures import decode_picture
 from ..errors import InputError, first_line
+from ..tracing.pictures import ThinPictureError
 from .gold import infer_gold
 from .parquet_rows import require_pyarrow
 from .training_rows import IMAGE_MARKER, TrainingItem, mark_pictures
@@ -39,7 +40,6 @@ COLUMN_NAMES = {  # what a column may be called; the first name is the one that 
     "answer": ("answer", "ground_truth"),
 }
 _ORIGIN = ("dataset", "source")  # where a row came from; ReVisual-R1 has it for some rows
-_LONGEST_SIDE = 200  # times the shorter one
 _FOREIGN = re.compile(r"<(?:video|audio)>|<\|[^|<>\s]*\|>")
 _ROWS_IN_MEMORY = 64
 
@@ -159,9 +159,9 @@ def _encoded(cell: object, folder: Path) -> bytes:
     content = (cell.get("bytes") or cell.get("path")) if isinstance(cell, Mapping) else cell
     try:
         data = content if isinstance(content, bytes) else (folder / str(content)).read_bytes()
-        width, height = decode_picture(data).size
+        decode_picture(data)
     except (InputError, OSError, ValueError) as error:
-        raise UnusableRow("unreadable picture") from error
-    if max(width, height) > _LONGEST_SIDE * min(width, height):
-        raise UnusableRow("picture too narrow")
+        raise UnusableRow(
+            "picture too narrow" if isinstance(error, ThinPictureError) else "unreadable picture"
+        ) from error
     return data

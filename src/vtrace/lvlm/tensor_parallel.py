@@ -6,6 +6,7 @@ process. What is computed from the heads of this process only has to be added up
 
 from __future__ import annotations
 
+import atexit
 from typing import Any
 
 import torch.distributed
@@ -53,7 +54,14 @@ def split_options(config: ModelConfig, family: Family, name: str) -> dict[str, A
         plan = DistributedConfig(tp_size=count, tp_plan=_missing_rules(config, family) or "auto")
     except (ImportError, TypeError) as error:  # older versions have no such class, or one without a plan
         raise ModelError("tensor parallelism needs a newer transformers; 5.22.2 is tested") from error
+    atexit.register(_leave)
     return {"distributed_config": plan}
+
+
+def _leave() -> None:
+    """End the threads that exchange results: Python would abort if they still ran at its end."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _missing_rules(config: ModelConfig, family: Family) -> dict[str, str]:

@@ -21,6 +21,10 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO", "JPEG2000", "AVIF
 Picture = Image.Image | str | os.PathLike[str]
 
 
+class ThinPictureError(InputError):
+    """A picture is too narrow to be cut into patches."""
+
+
 def open_image(picture: Picture | bytes, name: str = "", formats: Sequence[str] = FORMATS) -> Image.Image:
     """An RGB picture, upright, or an error that says what is wrong with the file. The only place that decodes one.
 
@@ -118,7 +122,7 @@ def _check_size(image: Image.Image, name: str) -> None:
             f"{name} has {width} x {height} pixels; the limit is {MAX_PIXELS // 10**6} megapixels, resize it"
         )
     if min(width, height) < 2 or max(width, height) > 199 * min(width, height):
-        raise InputError(f"{name} is {width} x {height} pixels, too thin to be cut into patches; crop or pad it")
+        raise ThinPictureError(f"{name} is {width} x {height} pixels, too thin to be cut into patches; crop or pad it")
 
 
 def blur(images: Sequence[Image.Image], radius: float = BLUR) -> list[Image.Image]:
