@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -21,7 +22,7 @@ def merge_files(places: Sequence[Path], out: Path) -> list[Path]:
     run = merge_runs({place: read_run(place) for place in places})
     with RunStore(run_file(out), run.settings) as store:
         store.save(run.rows)
-    responses = [path for place in places if place.is_dir() for path in sorted(place.glob(TRACE_FILES))]
+    responses = [path for place in places if os.path.isdir(place) for path in sorted(place.glob(TRACE_FILES))]
     return [store.path, *([_merge_responses(responses, out)] if responses else [])]
 
 

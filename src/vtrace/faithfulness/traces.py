@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -79,8 +80,8 @@ class FrozenTraces:
 
 def read_traces(place: Path) -> FrozenTraces:
     """Read a file of responses, or all of them in a folder, which must have the same settings."""
-    paths = sorted(place.glob(TRACE_FILES)) if place.is_dir() else [place]
-    if not paths or not paths[0].exists():
+    paths = sorted(place.glob(TRACE_FILES)) if os.path.isdir(place) else [place]
+    if not paths or not os.path.exists(paths[0]):
         raise InputError(f"there are no responses in {place}; freeze some with: vtrace trace --out {place}")
     first, *others = map(_read_file, paths)
     for other in others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -128,7 +129,7 @@ def evaluation_recipe(
 
 def _absolute(name: str) -> str:
     """A name, or the absolute path of the file or folder that it names."""
-    return str(Path(name).absolute()) if Path(name).exists() else name
+    return str(Path(name).absolute()) if os.path.exists(name) else name
 
 
 def _readable(name: str, data: Path | None, samples: Path | None) -> Benchmark | None:

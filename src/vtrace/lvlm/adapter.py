@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ class AdaptedName(NamedTuple):
 def split_adapter(name: str) -> AdaptedName:
     """The model of a checkpoint that holds only an adapter, and the adapter; any other name as it is."""
     found = find_checkpoint(name)
-    if Path(found.source).is_dir() and (Path(found.source) / "config.json").exists():
+    if os.path.exists(Path(found.source) / "config.json"):
         return AdaptedName(name, "")
     base = _settings(found).get("base_model_name_or_path")
     return AdaptedName(base, name) if base else AdaptedName(name, "")
