@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo credit-demo test test-fast test-hostile test-durability test-busy test-gpu test-trl test-verl lint types docs pinhole pinhole-half card results bench browser clean
+.PHONY: demo credit-demo package-test test test-fast test-transformers test-hostile test-durability test-busy test-gpu test-torchvision test-trl test-verl lint types docs pinhole pinhole-half card results bench peers browser clean
 
 demo: .venv/installed
 	@mkdir -p out
@@ -48,11 +48,36 @@ test-trl: .venv-trl-oldest/installed .venv-trl-newest/installed
 	OMP_NUM_THREADS=1 .venv-trl-oldest/bin/python -m pytest $(TRL_TESTS)
 	OMP_NUM_THREADS=1 .venv-trl-newest/bin/python -m pytest $(TRL_TESTS)
 
+# Another transformers than that of constraints.txt, in an environment of its own: the oldest that pyproject.toml allows,
+# or the newest there is with TRANSFORMERS= on the command line. Families that came later are not in the oldest one.
+TRANSFORMERS ?= ==5.5.0
+TRANSFORMERS_TESTS := tests/attribution tests/tracing tests/methods tests/report tests/lvlm/test_seam.py \
+ tests/lvlm/test_delta_rule.py tests/lvlm/test_load.py
+test-transformers:
+	$(PYTHON) -m venv .venv-transformers
+	sed -E '/^(transformers|tokenizers|huggingface_hub|trl)==/d' constraints.txt > .venv-transformers/constraints.txt
+	.venv-transformers/bin/python -m pip install --quiet --constraint .venv-transformers/constraints.txt torch
+	.venv-transformers/bin/python -m pip install --quiet --constraint .venv-transformers/constraints.txt --editable . \
+	 'transformers$(TRANSFORMERS)' pytest beartype pyarrow hypothesis
+	OMP_NUM_THREADS=1 .venv-transformers/bin/python -m pytest -m "not slow and not browser" $(TRANSFORMERS_TESTS)
+
 # verl allows older transformers only, so it has an environment of its own.
 VERL_PYTEST := OMP_NUM_THREADS=1 .venv-verl/bin/python -m pytest -o filterwarnings=
+# The torchvision of PyPI is built for CUDA; the plugin lets it be imported beside the CPU build of PyTorch.
+test-torchvision: .venv/installed .torchvision/installed
+	PYTHONPATH=.torchvision:tests $(BIN)/python -m pytest -q -p support.torchvision_cpu tests/lvlm/test_families.py tests/lvlm/test_probing.py -k "llama4 or cohere2_vision"
+
+.torchvision/installed: constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps --target .torchvision torchvision==0.28.0
+	@touch $@
+
 test-verl: .venv-verl/installed
 	$(VERL_PYTEST) tests/attribution/test_pipeline.py tests/credit/test_credit.py tests/credit/test_verl_batch.py
 	$(VERL_PYTEST) tests/credit/test_verl.py
+
+# Build the wheel and the sdist, install the wheel into an environment of its own, and use it outside this folder.
+package-test: .venv/installed-dev
+	$(BIN)/python scripts/package_test.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests bench scripts examples
@@ -83,11 +108,18 @@ card: .venv/installed
 results: .venv/installed
 	$(BIN)/python scripts/results.py
 
-docs: .venv/installed
-	$(BIN)/python scripts/cli_reference.py > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
+# The reference pages that come from the code, and the site. Strict: a warning is an error.
+docs: .venv/installed-docs
+	$(BIN)/python scripts/reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open site/index.html in a browser."
 
 bench: .venv/installed
 	$(BIN)/python bench/overhead.py
+
+# Other packages beside ours, in an environment of their own: they bring many dependencies.
+peers: .venv-peers/installed
+	.venv-peers/bin/python bench/peers.py
 
 # Every set-up path goes through constraints.txt: with an open range, pip would fetch the newest torch there is.
 .venv/installed: pyproject.toml constraints.txt
@@ -98,6 +130,10 @@ bench: .venv/installed
 
 .venv/installed-dev: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+.venv/installed-docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 .venv/installed-trl: .venv/installed
@@ -117,5 +153,11 @@ bench: .venv/installed
 	.venv-verl/bin/python -m pip install --quiet --constraint constraints-verl.txt --editable '.[verl]' pytest beartype
 	@touch $@
 
+.venv-peers/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt torch
+	.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-trl-* .venv-verl out build
+	rm -rf .venv .venv-trl-* .venv-verl .venv-peers .venv-transformers out build site

@@ -29,8 +29,9 @@ from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import Rollout, encoded_parts, from_trace
 from vtrace.lvlm.load import load
 from vtrace.lvlm.model import Lvlm
+from vtrace.tracing.defaults import SYSTEM_PROMPT
 from vtrace.tracing.generate import retrace
-from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
+from vtrace.tracing.prompt import process_prompt
 from vtrace.tracing.reply import Reply
 from vtrace.types import Example
 

@@ -25,9 +25,10 @@ from vtrace.benchmarks.registry import SHAPES_SIZE, shapes_example
 from vtrace.benchmarks.shapes.sample import Sample, sample
 from vtrace.lvlm.load import load
 from vtrace.lvlm.model import Lvlm
-from vtrace.tracing.batch import GENERATED_TOGETHER, Asked, generate_replies
-from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
-from vtrace.tracing.reply import MAX_NEW_TOKENS, Reply, generate_reply
+from vtrace.tracing.batch import Asked, generate_replies
+from vtrace.tracing.defaults import GENERATED_TOGETHER, MAX_NEW_TOKENS, SYSTEM_PROMPT
+from vtrace.tracing.prompt import process_prompt
+from vtrace.tracing.reply import Reply, generate_reply
 
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 SEVERAL_STEPS = 40  # words of the gold response

@@ -79,6 +79,35 @@ class Decoder(torch.nn.Module):
         return lambda hidden: hidden @ self.get_input_embeddings().weight.T
 
 
+def random_trace(ids: torch.Tensor, start: int, image: range, question: range) -> Trace:
+    """A random sequence as a trace: which positions are image, question and, from `start` on, response. It has no
+    text."""
+    size = len(ids)
+    kinds: list[Kind] = [
+        "image" if p in image else "question" if p in question else "template" if p < start else "response"
+        for p in range(size)
+    ]
+    response = Span(2 * start, 2 * size)
+    return Trace(
+        model="random",
+        images=(),
+        system="",
+        question="",
+        ids=tuple(ids.tolist()),
+        prompt_length=start,
+        text=" ".join("w" * size),
+        offsets=tuple(Span(2 * p, 2 * p + 1) for p in range(size)),
+        kinds=tuple(kinds),
+        patches=tuple(Patch(p, 0, 0, column, Box(0, 0, 0, 0)) for column, p in enumerate(image)),
+        words=(),
+        response_span=response,
+        sentences=(),
+        reasoning=response,
+        answer=None,
+        finish="stop",
+    )
+
+
 class Subject:
     """One sequence of random tokens, and the passes over it."""
 
@@ -92,34 +121,7 @@ class Subject:
             embeds = self.model.get_input_embeddings()(self.ids[None])
         positions = torch.arange(tokens).expand(3, 1, -1)
         self.arguments = dict(inputs_embeds=embeds, position_ids=positions, attention_mask=None, use_cache=False)
-        self.trace = self._frozen(range(tokens)[IMAGE], range(tokens)[QUESTION])
-
-    def _frozen(self, image: range, question: range) -> Trace:
-        """The random sequence as a trace: which positions are image, question and response. It has no text."""
-        size = len(self.ids)
-        kinds: list[Kind] = [
-            "image" if p in image else "question" if p in question else "template" if p < self.start else "response"
-            for p in range(size)
-        ]
-        response = Span(2 * self.start, 2 * size)
-        return Trace(
-            model="random",
-            images=(),
-            system="",
-            question="",
-            ids=tuple(self.ids.tolist()),
-            prompt_length=self.start,
-            text=" ".join("w" * size),
-            offsets=tuple(Span(2 * p, 2 * p + 1) for p in range(size)),
-            kinds=tuple(kinds),
-            patches=tuple(Patch(p, 0, 0, column, Box(0, 0, 0, 0)) for column, p in enumerate(image)),
-            words=(),
-            response_span=response,
-            sentences=(),
-            reasoning=response,
-            answer=None,
-            finish="stop",
-        )
+        self.trace = random_trace(self.ids, self.start, range(tokens)[IMAGE], range(tokens)[QUESTION])
 
     @property
     def parameters(self) -> int:

@@ -34,7 +34,7 @@ from vtrace.faithfulness.rows import RunRows
 from vtrace.faithfulness.run import evaluate_on
 from vtrace.faithfulness.store import Run, RunStore, read_run
 from vtrace.faithfulness.tables import tabulate
-from vtrace.faithfulness.worker import Measurement, evaluation_recipe
+from vtrace.faithfulness.worker import ItemWork, evaluation_recipe
 from vtrace.faithfulness.workers import Workers
 from vtrace.scheduling.local_pool import LocalPool
 from vtrace.scheduling.ray_pool import RayPool
@@ -63,7 +63,7 @@ class WatchedPool:
         for event in events:
             if isinstance(event, Finished):
                 payload = self._submitted[event.seat].popleft()
-                if isinstance(payload, Measurement):
+                if isinstance(payload, ItemWork):
                     self.seconds[payload.item.key] = event.seconds
         return events
 
@@ -76,7 +76,7 @@ class Replicas:
         recipe = evaluation_recipe("pinhole", "", "cpu", self._benchmark, (BENCHMARK, None, None), PLAN)
         self._folder, self._items = folder, items
         self.pool = WatchedPool(make_pool(recipe, count))
-        self.engine = Workers(self.pool, count, self._benchmark, PLAN, lambda *about: None)
+        self.engine = Workers(self.pool, count, self._benchmark, PLAN.responses, lambda *about: None)
         self.times: list[float] = []
         self.driver: list[float] = []
         while self.engine.scheduler.ready < count:  # the first items are there to warm up

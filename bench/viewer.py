@@ -74,7 +74,7 @@ async (targets) => {
   }
 }
 """
-MATHS = ("quantised", "multihop", "calibrate", "attribution", "targets", "state")
+MATHS = ("quantised", "multihop", "calibrate", "attribution", "targets", "regions", "state")
 SCORES = """
 async ([data, names]) => {
   const trace = await maths.prepare(JSON.parse(data));

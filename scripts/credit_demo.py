@@ -1,9 +1,10 @@
 """Train an embedded model with GRPO and token credit for a few minutes: `make credit-demo`.
 
 Prints accuracy on held-out questions before and after: answers to the same questions, about layouts that training never
-shows. One short run says that training works, not that credit helps: see docs/credit.md for that. The half-trained
-model learns to waste fewer of its sampled responses on stray tokens. `--start noisy` begins with the trained model and
-noise on its weights, from which GRPO recovers within a few steps; there, greedy responses are measured.
+shows. One short run says that training works, not that credit helps: see docs/explanation/credit.md for that. The
+half-trained model learns to waste fewer of its sampled responses on stray tokens. `--start noisy` begins with the
+trained model and noise on its weights, from which GRPO recovers within a few steps; there, greedy responses are
+measured.
 """
 
 from __future__ import annotations

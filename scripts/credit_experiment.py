@@ -3,7 +3,7 @@
 A half-trained Pinhole, or a trained one with noise on its weights, learns Shapes questions by GRPO with TRL. Arms
 differ only in the weights of tokens: none, or a source of credit under the paper's rule. Every seed shows all arms the
 same prompts in the same order. A run writes one file when it is done: accuracy on held-out questions while it learns,
-and on test questions at the end.
+and on test questions at the end. Runs that the report has from an earlier session are not repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
-from credit_report import write_report
+from credit_report import reported_runs, write_report
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
@@ -268,7 +268,9 @@ def run_all(args: argparse.Namespace) -> None:
     setup = SETUPS[args.start]
     args.out.mkdir(parents=True, exist_ok=True)
     mine, of = args.part
-    for index, run in enumerate(planned(args.seeds, args.other_seeds, args.cold_seeds)):
+    reported = reported_runs(ROOT / "docs", asdict(setup))
+    plan = (run for run in planned(args.seeds, args.other_seeds, args.cold_seeds) if run not in reported)
+    for index, run in enumerate(plan):
         path = args.out / f"{run.name(setup)}.json"
         if index % of != mine - 1 or is_done(path, setup):
             continue

@@ -1,4 +1,4 @@
-"""Tables and curves of the credit experiment: the section in docs/credit.md, from its runs."""
+"""Tables and curves of the credit experiment: the section in docs/explanation/credit.md, from its runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from vtrace.errors import InputError
 from vtrace.faithfulness.statistics import Summary
+from vtrace.studies.figures import add_title
 from vtrace.studies.point_plots import MeanPoint, PlotPanel, draw_panels
 from vtrace.system.files import write_atomically
 
@@ -25,6 +26,7 @@ T80 = (1.376, 1.061, 0.978, 0.941, 0.920, 0.906, 0.896, 0.889, 0.883, 0.879,
        0.876, 0.873, 0.870, 0.868, 0.866, 0.865, 0.863, 0.862, 0.861)  # fmt: skip
 
 
+NUMBERS = Path("results") / "credit-experiment.json"  # below docs
 FEWEST = 3  # seeds from which arms are compared in words
 FEW = 3  # steps over which rewards are averaged
 ARMS = ("none", "vtrace", "vtrace-ordered", "visual dependence", "entropy", "random")
@@ -71,12 +73,12 @@ class Estimate(NamedTuple):
 
 
 def write_report(folder: Path, docs: Path) -> bool:
-    """Write the section of docs/credit.md, its plot and its numbers. False if there are no runs.
+    """Write the section of docs/explanation/credit.md, its plot and its numbers. False if there are no runs.
 
     Runs that were reported before are read back from the numbers, so their files are not needed again.
     """
-    numbers, page = docs / "results" / "credit-experiment.json", docs / "credit.md"
-    blocks = merged(read_reported(numbers) if numbers.exists() else [], read_runs(folder))
+    numbers, page = docs / NUMBERS, docs / "explanation" / "credit.md"
+    blocks = merged(read_reported(numbers), read_runs(folder))
     if not blocks:
         return False
     before, found, rest = page.read_text("utf-8").partition(BEGIN)
@@ -85,15 +87,21 @@ def write_report(folder: Path, docs: Path) -> bool:
     text = f"{before}{BEGIN}\n\n{section(blocks)}\n{END}{rest.partition(END)[2]}"
     write_atomically(
         docs / "results" / "credit-experiment.png",
-        lambda path: draw(blocks).savefig(path, format="png", bbox_inches="tight"),
+        lambda path: draw(blocks).savefig(path, format="png", dpi=150),
     )
     write_atomically(numbers, lambda path: path.write_text(json.dumps(blocks, indent=1) + "\n"))
     write_atomically(page, lambda path: path.write_text(text, "utf-8"))
     return True
 
 
+def reported_runs(docs: Path, setup: Mapping[str, Any]) -> set[tuple[str, float, int]]:
+    """Arm, temperature and seed of the runs of a set-up that the report has."""
+    same = [block for block in read_reported(docs / NUMBERS) if block["setup"] == json.loads(json.dumps(setup))]
+    return {(arm, block["temperature"], seed) for block in same for arm, runs in block["arms"].items() for seed in runs}
+
+
 def read_reported(path: Path) -> list[Block]:
-    blocks = json.loads(path.read_text())
+    blocks = json.loads(path.read_text()) if path.exists() else []
     for block in blocks:  # the keys of a JSON object are text
         block["arms"] = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in block["arms"].items()}
     return blocks
@@ -185,7 +193,7 @@ def section(blocks: Sequence[Block]) -> str:
             f"{_table(block['arms'])}\n",
             f"{_verdict(block)}\n",
         ]
-    return "\n".join([*parts, "![Learning curves](results/credit-experiment.png)\n"])
+    return "\n".join([*parts, "![Learning curves](../results/credit-experiment.png)\n"])
 
 
 def _table(arms: Arms) -> str:
@@ -251,7 +259,7 @@ def draw(blocks: Sequence[Block]) -> Any:
     """Accuracy on held-out questions; where sampled responses are measured, their rewards: each prompt is seen once."""
     panels, means = {}, {}
     for block in blocks:
-        title = f"{block['start']} start, temperature {block['temperature']}, top-p {block['top_p']}"
+        title = f"{block['start']} start, T = {block['temperature']:g}, top-p = {block['top_p']:g}"
         runs = {arm: [run.get("rewards", run["dev"]) for run in seeds.values()] for arm, seeds in block["arms"].items()}
         places = [step for step, _ in next(iter(runs.values()))[0]]
         shown = "accuracy on held-out questions" if "greedy_before" not in block else f"reward, mean of {FEW} steps"
@@ -262,7 +270,9 @@ def draw(blocks: Sequence[Block]) -> Any:
                 MeanPoint(x, Summary(e.mean, e.mean - _shown(e), e.mean + _shown(e)))
                 for x, e in zip(places, found, strict=True)
             ]
-    return draw_panels(panels, means)
+    figure = draw_panels(panels, means)
+    add_title(figure, "Training with GRPO, by source of credit (means over seeds, 95 % intervals)")
+    return figure
 
 
 def _shown(found: Estimate) -> float:

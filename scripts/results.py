@@ -1,4 +1,4 @@
-"""Measure all numbers of docs/results.md, and write the page: `make results`. Interrupted runs resume; see --help."""
+"""Measure all numbers of docs/results, and write its pages: `make results`. Interrupted runs resume; see --help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
-from results_page import write_page
+from results_page import write_pages
 from results_plan import MANY_IN_WORDS, RUN_KINDS, SLOWEST, TIMED_STUDIES, ResultsPlan, RunKind
 
 from vtrace.benchmarks.registry import find_benchmark
@@ -28,7 +28,7 @@ from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import Shard
 from vtrace.faithfulness.verdicts import COMPARED_TARGETS
-from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.lvlm.checkpoint_source import EMBEDDED
 from vtrace.lvlm.load import load
 from vtrace.studies.run import run_study
 from vtrace.system.files import write_atomically
@@ -137,15 +137,16 @@ def main() -> None:
     add("--studies", nargs="*", default=list(default.studies))
     add("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")
     add("--work", type=Path, default=default.work, help="folder of runs and studies")
-    add("--page", type=Path, default=default.page, help="the page to write")
-    add("--page-only", action="store_true", help="write the page from what has been measured")
+    add("--pages", type=Path, default=default.pages, help="folder of the pages")
+    add("--pages-only", action="store_true", help="write the pages from what has been measured")
     args = vars(parser.parse_args())
-    page_only = args.pop("page_only")
+    pages_only = args.pop("pages_only")
     plan = ResultsPlan(**args)
-    if not page_only:
+    if not pages_only:
         with timed(plan.work / "minutes.json"):
             measure(plan)
-    print(f"wrote {write_page(plan)}")
+    for page in write_pages(plan):
+        print(f"wrote {page}")
 
 
 if __name__ == "__main__":

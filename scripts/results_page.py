@@ -1,4 +1,4 @@
-"""The page docs/results.md: every number and every sentence that compares methods comes from the runs."""
+"""The pages of docs/results: every number and every sentence that compares methods comes from the runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from results_plan import MANY_IN_WORDS, SLOWEST, TITLES, ResultsPlan
+from results_split import split_pages
 
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.faithfulness.render import markdown
@@ -37,7 +38,7 @@ longer side, which removes what the answer needs. One method is *better* or *wor
 to* it, if the 95 % bootstrap interval of the paired difference excludes zero. Otherwise they are *level*, which does
 not mean that they are equal. Intervals are not corrected for multiple comparisons.
 
-All runs of this page took {minutes:.0f} minutes.
+All runs of these pages took {minutes:.0f} minutes.
 
 How to read it:
 
@@ -51,12 +52,17 @@ How to read it:
 """
 
 
-def write_page(plan: ResultsPlan) -> Path:
-    text = page(plan)
-    return write_atomically(plan.page, lambda file: file.write_text(text, "utf-8"))
+def write_pages(plan: ResultsPlan) -> list[Path]:
+    plan.pages.mkdir(parents=True, exist_ok=True)
+    pages = split_pages(whole_text(plan), TITLES)
+    return [_write(plan.pages / f"{name}.md", text) for name, text in pages.items()]
 
 
-def page(plan: ResultsPlan) -> str:
+def _write(path: Path, text: str) -> Path:
+    return write_atomically(path, lambda file: file.write_text(text, "utf-8"))
+
+
+def whole_text(plan: ResultsPlan) -> str:
     spent = plan.work / "minutes.json"
     minutes = json.loads(spent.read_text()) if spent.exists() else 0.0
     runs = {model: read_run(plan.work / model / "test") for model in plan.models}
@@ -212,7 +218,7 @@ def studies(plan: ResultsPlan, model: str) -> list[str]:
     for name in STUDIES:
         source = plan.work / model / "studies" / name
         if (source / f"{name}.md").exists():
-            text += study(source, name, plan.page.parent / "results" / f"{model}-{name}.png")
+            text += study(source, name, plan.pages / f"{model}-{name}.png")
     if not text:
         return []
     items = f"On {plan.study_items} examples of the dev split unless a table says otherwise, so intervals are wide."
@@ -220,15 +226,14 @@ def studies(plan: ResultsPlan, model: str) -> list[str]:
 
 
 def study(source: Path, name: str, plot: Path) -> list[str]:
-    plot.parent.mkdir(exist_ok=True)
     shutil.copy(source / f"{name}.png", plot)
     _, about, _, *tables = (source / f"{name}.md").read_text("utf-8").split("\n\n")
-    text = [f"#### {name}", "", about, "", f"![{name}](results/{plot.name})", ""]
+    text = [f"#### {name}", "", about, "", f"![{name}]({plot.name})", ""]
     return [*text, *folded("Table", "\n\n".join(tables)), ""]
 
 
 def folded(title: str, text: str) -> list[str]:
-    return [f"<details><summary>{title}</summary>", "", *text.splitlines(), "", "</details>"]
+    return [f'<details markdown="1"><summary>{title}</summary>', "", *text.splitlines(), "", "</details>"]
 
 
 def only_rise(table: Table) -> Table:

@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 
 from vtrace.benchmarks.registry import SHAPES_SIZE
 from vtrace.benchmarks.shapes.sample import sample
-from vtrace.lvlm.checkpoint import EMBEDDED
-from vtrace.methods.registry import METHODS, names_of
+from vtrace.lvlm.checkpoint_source import EMBEDDED
+from vtrace.methods.catalogue import names_of
+from vtrace.methods.registry import METHODS
 from vtrace.studies.registry import STUDIES, find_study
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -57,7 +58,7 @@ class ResultsPlan:
     study_items: int = 16  # dev examples per study
     workers: int = 1
     work: Path = Path("build/results")  # runs and studies
-    page: Path = field(default=DOCS / "results.md")
+    pages: Path = field(default=DOCS / "results")
 
     @property
     def main(self) -> list[str]:

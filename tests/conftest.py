@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
-import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,13 +28,16 @@ import torch
 
 import vtrace
 from support.evaluating import PLAN
-from support.opened import Opened
+from support.opened import Opened, chromium
+from support.own_questions import write_questions
 from support.waiting import PATIENCE
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.cli import main as cli
 from vtrace.faithfulness.run import evaluate
 from vtrace.lvlm.model import Lvlm
 from vtrace.methods.session import TraceSession
+from vtrace.triage.plan import ExplanationPlan
+from vtrace.triage.run import explain_benchmark
 from vtrace.viewer.page import page
 
 
@@ -104,6 +107,25 @@ def run_folder(pinhole, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def explained(pinhole, tmp_path_factory):
+    """The folder of a user's explained questions, some of which could not be."""
+    folder = tmp_path_factory.mktemp("explained")
+    explain_benchmark(pinhole, find_benchmark(str(write_questions(folder))), ExplanationPlan(), folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of its own, which is really full or read-only. Only root can have one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
 @pytest.fixture
 def run(capsys, monkeypatch):
     """Run `vtrace …` in this process: exit code, stdout, stderr."""
@@ -135,8 +157,7 @@ def pinhole_session(pinhole, trace) -> TraceSession:
 def browser():
     """A real Chromium without a network."""
     playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: pip install playwright")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    place = os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    place = chromium()
     if place is None:
         pytest.skip("there is no Chromium: apt-get install chromium, or set VTRACE_CHROMIUM to its path")
     flags = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]

@@ -30,6 +30,7 @@ ROOMS = (
     "studies",
     "viewer",
     "report",
+    "triage",
     "pinhole",
     "credit",
     "serve",
@@ -125,17 +126,17 @@ def test_no_module_imports_itself_on_a_detour():
 
 def test_the_root_names_what_users_import_and_who_presents_and_verifies_results():
     """It stands above all rooms, and no room imports it. At once it imports next to nothing; it names the homes of the
-    public names, for when they are first used, and the presenter and the verifier: results know neither the reports
-    drawn from them nor how they are put to the test."""
+    public names, for when they are first used, and the presenter, the verifier and the world of the embedded models:
+    results know neither the reports drawn from them, nor how they are put to the test, nor the benchmarks."""
     import vtrace
 
-    late = {*vtrace._HOME.values(), "report.save"}
+    late = {*vtrace._HOME.values(), "report.save", "benchmarks.shapes.membership"}
     text = (ROOT / "__init__.py").read_text("utf-8")
-    provided = ("system.presentation", "system.verification")
+    provided = ("system.embedded_world", "system.presentation", "system.verification")
     at_once = {node.module for node in parsed(ROOT / "__init__.py").body if isinstance(node, ast.ImportFrom)}
     assert at_once == {"__future__", "importlib", "typing", *provided, "system.version"}
     assert {target for target in imported(ROOT / "__init__.py") if target in MODULES} <= late | at_once
-    assert text.count("import_module(") == 3  # a public name, the presenter, and the verifier
+    assert text.count("import_module(") == 4  # a public name, the presenter, the world, and the verifier
     assert late <= set(MODULES)
 
 
@@ -196,7 +197,17 @@ def test_module_names_say_something():
 
 
 @pytest.mark.parametrize(
-    "module", ["vtrace", "vtrace.cli.main", "vtrace.faithfulness.render", "vtrace.benchmarks.registry"]
+    "module",
+    [
+        "vtrace",
+        "vtrace.cli.main",
+        "vtrace.faithfulness.render",
+        "vtrace.faithfulness.traces",
+        "vtrace.benchmarks.registry",
+        "vtrace.methods.catalogue",
+        "vtrace.lvlm.families.supported",
+        "vtrace.report.trace_document",
+    ],
 )
 def test_what_needs_no_model_is_instant(module):
     code = f"import sys, {module}; print('torch' in sys.modules, 'transformers' in sys.modules)"

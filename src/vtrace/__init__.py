@@ -9,9 +9,13 @@ Names are imported when they are first used, so that `import vtrace` is instant.
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .system.embedded_world import EMBEDDED_WORLD
 from .system.presentation import PRESENTER
 from .system.verification import VERIFIER
 from .system.version import __version__
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
     from .types import Example as Example
     from .types import Target as Target
     from .types import Trace as Trace
+
+if sys.platform == "darwin":  # operations that Apple GPUs lack run on the CPU; PyTorch reads this when it is imported
+    os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
 
 _HOME = {
     "load": "lvlm.load",
@@ -66,7 +73,9 @@ __all__ = [*_HOME, "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'vtrace' has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")  # red in a notebook, and of no use there
+        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value
 
@@ -76,4 +85,5 @@ def __dir__() -> list[str]:
 
 
 PRESENTER.by(lambda: import_module(".report.save", __name__))
+EMBEDDED_WORLD.by(lambda: import_module(".benchmarks.shapes.membership", __name__))
 VERIFIER.by(lambda: import_module(".faithfulness.verify", __name__))

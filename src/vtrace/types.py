@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from PIL import Image
@@ -81,7 +82,10 @@ class Example:
     key: str = ""
     answer: str | None = None
     evidence_boxes: tuple[Box, ...] = ()
-    evidence_words: tuple[Span, ...] = ()
+    evidence_words: tuple[Span, ...] = ()  # characters of the question
+    other_boxes: tuple[Box, ...] = ()  # of things that could be mistaken for the evidence
+    other_words: tuple[Span, ...] = ()
+    answer_names: tuple[str, ...] = ()  # the first of these in a response is the answer if there is no "Final answer:"
     gold: Gold | None = None  # None: `answer`, word for word
     response: str | None = None  # the model's response, if it is already known
     response_ids: tuple[int, ...] = ()  # its tokens, if those are known; they are used instead of the text
@@ -98,6 +102,7 @@ class Patch:
     column: int
     box: Box
     view: int = 0  # see `Panel`
+    confidence: float | None = None  # of a place that was found by probing, from 0 to 1; None if the family says it
 
     @property
     def panel(self) -> Panel:
@@ -152,7 +157,7 @@ class Trace:
     response_span: Span  # characters of `text`, without the end token
     sentences: tuple[Span, ...]  # characters of `text`, inside the response
     reasoning: Span  # characters of `text`
-    answer: Span | None  # characters of `text`; None without a "Final answer:" line
+    answer: Span | None  # characters of `text`; None if there is none, such as no "Final answer:" line
     finish: Finish
     evidence_boxes: tuple[Box, ...] = ()
     evidence_words: tuple[Span, ...] = ()  # characters of the question
@@ -184,6 +189,26 @@ class Trace:
         """Name of a panel; empty if there is only one picture."""
         names = [f"picture {panel.image + 1}"] if len(self.images) > 1 else []
         return " ".join([*names, *(["thumbnail"] if panel.view else [])])
+
+    @property
+    def probed(self) -> list[float]:
+        """Confidences of patches whose places were found by probing; none for a model that a family file describes."""
+        return [patch.confidence for patch in self.patches if patch.confidence is not None]
+
+    @property
+    def model_label(self) -> str:
+        """Name of the model, and whether it was probed."""
+        return f"{self.model} (probed)" if self.probed else self.model
+
+    @property
+    def placement_note(self) -> str:
+        """What a reader has to know about places that were found by probing; empty if none were."""
+        if not self.probed:
+            return ""
+        return (
+            "probed: the places of image tokens are not given by a family file, but were found by painting patterns "
+            f"into the picture, with a confidence of {median(self.probed):.2f} (median; least {min(self.probed):.2f})"
+        )
 
     @property
     def response(self) -> str:

@@ -10,7 +10,8 @@ import torch
 
 import vtrace
 from oracles import algorithm
-from vtrace.attribution.memory_plan import kind_of, plan_memory, working_bytes
+from vtrace.attribution.attention import kind_of
+from vtrace.attribution.memory_plan import plan_memory, working_bytes
 from vtrace.attribution.multihop import log_scores
 from vtrace.attribution.triangle import BLOCK, Triangle, block_rows, edge_count
 from vtrace.errors import InputError

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md says what the code says."""
+"""docs/how-to/benchmark.md says what the code says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.pages import names_in, table_under
 from vtrace.benchmarks.registry import describe_benchmarks
 from vtrace.types import AnswerKind
 
-PAGE = "benchmarks.md"
+PAGE = "how-to/benchmark.md"
 
 
 def test_the_page_lists_every_benchmark_with_its_size_licence_and_source():

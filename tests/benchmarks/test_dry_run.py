@@ -22,10 +22,11 @@ from vtrace.faithfulness.render import markdown
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
-from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.lvlm.checkpoint_source import EMBEDDED
 from vtrace.methods.registry import METHODS
+from vtrace.tracing.defaults import SYSTEM_PROMPT
 from vtrace.tracing.example import tidy
-from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
+from vtrace.tracing.prompt import process_prompt
 
 MODEL, COMMIT = "Qwen/Qwen3-VL-8B-Instruct", "0123456789abcdef0123456789abcdef01234567"
 REPLY = 4  # tokens; a random model never stops by itself
@@ -111,7 +112,7 @@ def test_the_table_stands_beside_the_papers_numbers_and_says_what_was_left_out(r
 
 def test_a_benchmark_that_is_not_there_is_one_line(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, _, err = run("evaluate", "--benchmark", "mathvista", "--model", MODEL)
+    code, _, err = run("evaluate", "--benchmark", "mathvista", "--model", "pinhole")
     assert code == 2
     assert err.startswith("vtrace: cannot get MathVista (testmini) (AI4Math/MathVista: ")
     assert err.count("\n") == 1

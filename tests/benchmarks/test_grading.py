@@ -8,7 +8,9 @@ from fractions import Fraction
 import pytest
 
 from vtrace.benchmarks.grading import grade, read_letter, tidy_answer
+from vtrace.benchmarks.multiple_choice import without_curt_request
 from vtrace.benchmarks.quantity import Quantity, find_quantity, parse_quantity, read_quantity, same_quantity
+from vtrace.credit.gold import infer_gold
 from vtrace.tracing.spans import find_answer
 from vtrace.types import Example, Gold, Span
 
@@ -185,3 +187,31 @@ def test_words_are_compared_whole_and_phrases_inside_an_answer():
 
 def test_without_a_gold_there_is_no_verdict():
     assert grade(Example((), "?"), "anything") is None
+
+
+@pytest.mark.parametrize("unit", [" ", "$", "\\text{", "1 ", "A ", "<answer>", "-", "\\[", "not ", "1/", ". "])
+def test_a_very_long_answer_takes_no_longer(unit):
+    """Patterns whose time grows with the square of the length would never finish on these."""
+    long = unit * (1_000_000 // len(unit))
+    for answer in (long, f"A{long}x", f"1{long}", f"${long}x"):
+        for kind, right in (("maths", "3"), ("words", "red"), ("yesno", "yes"), ("choice", "A"), ("phrase", "red")):
+            grade(Example((), "?", gold=Gold(kind, (right,))), answer)
+        read_quantity(answer)
+        infer_gold("?", answer, formulas=True)
+        without_curt_request(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "tidied"),
+    [
+        ("$x$", "x"),
+        ("$$ x $$.", "x"),
+        (r"\(x\)", "x"),
+        ("\\[\nx\n\\] .", "x"),
+        ("$5", "$5"),
+        (r"\(x", r"\(x"),
+        ("$$", ""),
+    ],
+)
+def test_the_delimiters_of_a_formula_are_left_out(text, tidied):
+    assert tidy_answer(text) == tidied

@@ -387,6 +387,6 @@ def test_easy_vqa_is_read_from_a_folder(tmp_path):
 
 def test_the_list_has_size_licence_and_place_of_every_benchmark():
     names = [facts["name"] for facts in describe_benchmarks()]
-    assert names[:4] == ["shapes", "shapes-dev", "easy-vqa", "mmstar"]
+    assert names[:6] == ["shapes", "shapes-dev", "facts", "facts-dev", "easy-vqa", "mmstar"]
     assert all(facts["size"] and facts["licence"] and facts["from"] for facts in describe_benchmarks())
     assert {facts["name"]: facts["size"] for facts in describe_benchmarks()}["mathverse"] == 3940

@@ -140,3 +140,43 @@ def test_a_text_beside_a_picture_that_is_not_utf8_is_left_out_alone(tmp_path):
     assert pairs.example(0).question == "What?"
     with pytest.raises(InputError, match=r"b\.txt is not UTF-8"):
         pairs.example(1)
+
+
+def boxed(tmp_path, **row):
+    (tmp_path / "a.png").write_bytes(png("blue"))
+    line = {"image": "a.png", "question": "?", **row}
+    (tmp_path / "q.jsonl").write_text(json.dumps(line))
+    return open_user_questions(tmp_path / "q.jsonl").example(0).evidence_boxes
+
+
+@pytest.mark.parametrize(
+    ("row", "boxes"),
+    [
+        ({}, ()),
+        ({"box": ""}, ()),
+        ({"box": [1, 2, 3, 4.5]}, ((1, 2, 3, 4.5),)),
+        ({"box": "1, 2, 3, 4"}, ((1, 2, 3, 4),)),
+        ({"boxes": [[1, 2, 3, 4], [0, 0, 5, 5]]}, ((1, 2, 3, 4), (0, 0, 5, 5))),
+        ({"boxes": "[[1, 2, 3, 4], [0, 0, 5, 5]]"}, ((1, 2, 3, 4), (0, 0, 5, 5))),
+        ({"boxes": "[1, 2, 3, 4], [0, 0, 5, 5]"}, ((1, 2, 3, 4), (0, 0, 5, 5))),
+    ],
+)
+def test_boxes_are_one_list_of_four_numbers_or_several(tmp_path, row, boxes):
+    assert boxed(tmp_path, **row) == boxes
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"box": [1, 2, 3]}, "box is not a list of left, top, right and bottom"),
+        ({"box": "left"}, "box is not a list of left, top, right and bottom"),
+        ({"box": {"left": 1}}, "box is not a list of left, top, right and bottom"),
+        ({"box": [3, 2, 1, 4]}, r"the box \[3, 2, 1, 4\] is empty"),
+        ({"box": [-9, -9, -1, -1]}, "lies outside the picture"),
+        ({"boxes": [[1, 2, 3, 4], [1, 2, "3", 4]]}, "box is not a list of left, top, right and bottom"),
+        ({"image": None, "images": ["a.png", "a.png"], "box": [1, 2, 3, 4]}, "boxes need a row with one picture"),
+    ],
+)
+def test_a_box_that_cannot_be_used_says_why(tmp_path, row, message):
+    with pytest.raises(InputError, match=message):
+        boxed(tmp_path, **row)

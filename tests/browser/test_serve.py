@@ -173,10 +173,16 @@ def test_the_place_in_the_queue_is_seen_and_closing_the_tab_gives_it_up(browser,
 
 def test_a_run_is_browsed_and_opened_in_the_viewer(browser, client):
     with tab(browser, client, "#/runs") as page:
+        assert re.fullmatch(r"(vtrace|random) 0\.\d{3}", page.inner_text("tbody b"))  # the best method of the run
         page.click("text=first")
         page.wait_for_selector(".tabs")  # the list of runs, which was there before, has links in a table too
         page.click("tbody a >> nth=0")
         page.wait_for_selector("text=Faithfulness")
+        rises = page.eval_on_selector_all(
+            "table >> nth=0 >> tbody tr", "rows => rows.map(row => parseFloat(row.cells[3].innerText))"
+        )
+        assert rises == sorted(rises, reverse=True)
+        assert page.locator("table >> nth=0 >> tbody tr >> nth=0 >> td >> nth=3 >> b").count() >= 1
         page.click("text=Next")
         page.wait_for_selector("text=2 of 2")
         question = page.inner_text("h1")

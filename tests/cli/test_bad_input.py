@@ -29,6 +29,7 @@ def refused(answer: tuple[int, str, str], code: int, words: str) -> None:
 def test_a_gated_model(run, tmp_path, monkeypatch, command):
     """The hub's answer goes through transformers, which has words of its own for it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vtrace.lvlm.checkpoint_source._on_hub", lambda source, revision: True)
     monkeypatch.setattr("transformers.utils.hub.hf_hub_download", gated)
     refused(run(*command, "--model", "google/gemma-3-4b-it"), 3, "accept them on its page, then run: hf auth login")
     assert not list(tmp_path.iterdir())

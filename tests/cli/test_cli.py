@@ -13,7 +13,7 @@ from PIL import Image
 import vtrace
 from vtrace.lvlm.families.refused import REFUSED
 from vtrace.lvlm.families.supported import FAMILIES, image_text_types
-from vtrace.report.documents import ATTRIBUTION_SCHEMA
+from vtrace.report.trace_document import ATTRIBUTION_SCHEMA
 
 HEAVY = {"torch", "transformers", "numpy", "matplotlib"}
 
@@ -155,7 +155,7 @@ BAD = {
     "output is a folder": (["explain", "--png", "."], 2, "is a folder"),
     "missing trace": (["explain", "--trace", "nothing.json"], 2, "there is no file nothing.json"),
     "missing model": (["explain", "--model", "no/such-model-here"], 3, "cannot find the model"),
-    "bad device": (["explain", "--device", "abacus"], 3, "use cpu, cuda, or auto"),
+    "bad device": (["explain", "--device", "abacus"], 3, "unknown device 'abacus'; use cpu, cuda"),
     "two sources": (["explain", "a.png", "What?", "--example", "test-1"], 2, "--example are mutually exclusive"),
     "trace and response": (["explain", "--trace", "a", "--response", "b"], 2, "--response are mutually exclusive"),
     "bad dtype": (["explain", "--dtype", "float99"], 3, "unknown dtype"),

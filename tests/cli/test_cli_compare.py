@@ -84,7 +84,7 @@ def test_a_method_that_cannot_run_is_reported_and_the_others_go_on(run, monkeypa
     def broken(session, target):
         raise RuntimeError("\"norm\" not implemented for 'Half'\nand more")
 
-    monkeypatch.setitem(METHODS, "gradient", Method(broken, "broken", (), "0"))
+    monkeypatch.setitem(METHODS, "gradient", Method("broken", (), "0", run=broken))
     code, out, err = run("compare", "--methods", "gradient,attention")
     assert code == 0
     assert "attention" in out

@@ -24,7 +24,8 @@ from vtrace.credit.training_rows import mark_pictures, row_schema
 from vtrace.errors import InputError
 from vtrace.lvlm.processor import render_chat
 from vtrace.tracing.conversation import unmarked
-from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
+from vtrace.tracing.defaults import SYSTEM_PROMPT
+from vtrace.tracing.prompt import process_prompt
 from vtrace.types import Example
 
 CHOICES = "Which colour is it?\nChoices:\nA. red\nB. green\nC. blue"
@@ -279,7 +280,7 @@ def test_the_schema_tells_datasets_what_the_columns_are(form):
 
 
 def test_the_page_lists_every_reason():
-    listed = [row["reason"] for row in table_with("docs/credit-data.md", "reason")]
+    listed = [row["reason"] for row in table_with("docs/how-to/credit-data.md", "reason")]
     assert listed == list(get_args(LeftOut))
     assert set(BAD_ROWS) | {"unreadable row"} == set(listed)
 

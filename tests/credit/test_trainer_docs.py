@@ -1,4 +1,4 @@
-"""The code in docs/credit-trainers.md runs, and what it says about files is true."""
+"""The code in docs/how-to/credit-trainers.md runs, and what it says about files is true."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from vtrace.credit.stored_responses import StoredResponse
 from vtrace.credit.weight_file import write_weights
 from vtrace.credit.weight_rows import CreditReport, WeightRow, credited_rows
 
-PAGE = (ROOT / "docs" / "credit-trainers.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "credit-trainers.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
 def code(section: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", SECTIONS[section], re.DOTALL)
+    return re.findall(r"```python[^\n]*\n(.*?)```", SECTIONS[section], re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_reading_a_file(rows, tmp_path: Path, monkeypatch):
 def test_the_columns_are_those_of_a_row():
     listed = [
         name
-        for row in table_with("docs/credit-trainers.md", "column")
+        for row in table_with("docs/how-to/credit-trainers.md", "column")
         for name in re.findall(r"`(\w+)`", row["column"])
     ]
     assert listed == list(WeightRow.__annotations__)

@@ -218,8 +218,8 @@ def test_without_trl_the_error_says_what_to_install(monkeypatch):
 
 @pytest.mark.slow
 def test_the_example_of_the_page_runs(monkeypatch, tmp_path, capsys):
-    page = (ROOT / "docs" / "credit-trl.md").read_text("utf-8")
-    (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "load(" in block)
+    page = (ROOT / "docs" / "how-to" / "credit-trl.md").read_text("utf-8")
+    (example,) = (block for block in re.findall(r"```python[^\n]*\n(.*?)```", page, re.DOTALL) if "load(" in block)
     monkeypatch.chdir(tmp_path)
     known: dict = {}
     exec(example, known)

@@ -74,8 +74,8 @@ def test_bad_options_stop_the_trainer_before_anything_starts():
 
 
 def test_the_command_of_the_runbook_is_accepted_by_verl():
-    page = (ROOT / "docs" / "credit-verl.md").read_text("utf-8")
-    command = next(block for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "Qwen3-VL" in block)
+    page = (ROOT / "docs" / "how-to" / "credit-verl.md").read_text("utf-8")
+    command = next(block for block in re.findall(r"```sh[^\n]*\n(.*?)```", page, re.DOTALL) if "Qwen3-VL" in block)
     variable, *words = shlex.split(command.replace("\\\n", " "))
     assert (variable, words[:3]) == (
         "VERL_USE_EXTERNAL_MODULES=vtrace.credit.verl",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vtrace.faithfulness.evidence import captured_dependence, evidence_positions, localisation
+import vtrace
+from vtrace.faithfulness.evidence import captured_dependence, evidence_positions, localisation, other_positions
 
 
 def test_a_perfect_attribution_has_perfect_metrics():
@@ -50,3 +51,21 @@ def test_evidence_of_an_embedded_example_lies_where_its_boxes_and_words_are(trac
     for low, high in trace.evidence_words:
         assert trace.question[low:high].split()[0] in text
     assert len(words) < len(trace.positions("question"))
+
+
+def test_against_other_things_the_background_does_not_count():
+    """A ranking that prefers all things to the background knows nothing about the question."""
+    scores = np.array([1.0] * 4 + [0.0] * 16)
+    found = localisation(scores, range(20), [0, 1], others=[2, 3])
+    assert found["auc"] > 0.9
+    assert found["auc_others"] == 0.5
+    assert "auc_others" not in localisation(scores, range(20), [0, 1])
+
+
+def test_other_things_of_an_embedded_example_hold_no_evidence(trace):
+    example = vtrace.example()
+    others = other_positions(trace, example)
+    assert others.image
+    assert not set(others.image) & set(evidence_positions(trace).image)
+    assert len(example.other_boxes) + len(set(example.evidence_boxes)) >= 6  # things on a board
+    assert others.question == []

@@ -25,7 +25,7 @@ from vtrace.errors import InputError
 from vtrace.faithfulness.freeze import freeze_responses
 from vtrace.faithfulness.plan import ResponsePlan
 from vtrace.faithfulness.traces import read_traces, summarise_traces
-from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.lvlm.checkpoint_source import EMBEDDED
 from vtrace.lvlm.load import load_without_weights
 from vtrace.tracing.endpoint import ChatClient, Endpoint, EndpointError
 

@@ -112,6 +112,19 @@ def test_degenerate_curves_are_counted_where_they_are_and_can_be_left_out():
     assert {(line.items, line.degenerate) for line in table.lines} == {(1, 0)}
 
 
+def test_a_subset_without_items_is_named_instead_of_vanishing():
+    run = small_run()
+    for row in run.rows.item:
+        row["correct"] = 1
+    table = tabulate(run, subsets=("correct", "incorrect"))
+    assert table.empty == (("m on b", "incorrect"),)
+    note = "No rows for incorrect answers: no compared item has one."
+    assert note in markdown(table)
+    assert f"% {note}" in TABLE_FORMATS["latex"](table)
+    assert json.loads(TABLE_FORMATS["json"](table))["empty"] == [["m on b", "incorrect"]]
+    assert tabulate(run).empty == ()
+
+
 def test_scores_that_are_all_zero_are_counted_by_method():
     run = small_run()
     for row in run.rows.curve:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from html import unescape
 
 import numpy as np
 import pytest
@@ -156,6 +157,11 @@ def test_it_is_saved_with_the_attribution_and_dropped_by_another_target(verified
     del document["verification"]["random"]
     with pytest.raises(InputError, match="the document is damaged"):
         from_document(document)
+
+
+def test_a_notebook_shows_the_verdict(verified, verification):
+    shown = unescape(verified._repr_html_())
+    assert json.dumps(verification.verdict, ensure_ascii=False) in shown
 
 
 def test_a_supplied_response_is_judged_against_what_the_model_itself_answers(pinhole):

@@ -8,7 +8,17 @@ import subprocess
 import pytest
 
 from support.evaluating import PLAN
-from support.evaluation_workers import ITEMS, OTHER_WEIGHTS, evaluation, lives, opened, recipe_of, stopped, table_of
+from support.evaluation_workers import (
+    ITEMS,
+    OTHER_WEIGHTS,
+    evaluation,
+    lives,
+    opened,
+    recipe_of,
+    stopped,
+    table_of,
+    without_weights,
+)
 from support.random_kills import RandomKills
 from support.waiting import wait_until
 from vtrace.benchmarks.benchmark import Benchmark
@@ -90,13 +100,12 @@ def test_pictures_travel_to_a_worker_that_cannot_read_them(pinhole, tmp_path):
 
 @pytest.mark.slow
 def test_a_model_that_no_worker_can_load_is_one_line(tmp_path):
-    command = evaluation(tmp_path, "--workers", "2", "--model", str(tmp_path / "nowhere"))
+    folder = without_weights(tmp_path / "model")
+    command = evaluation(tmp_path, "--workers", "2", "--model", str(folder))
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith(
-        f"vtrace: no worker can start: cannot find the model '{tmp_path}/nowhere'"
-    )
+    assert done.stderr.splitlines()[-1].startswith(f"vtrace: no worker can start: cannot load {folder}: ")
     assert not list(tmp_path.glob("*.sqlite"))
 
 
@@ -188,17 +197,6 @@ def test_workers_with_other_weights_than_the_run_are_refused(run_folder, tmp_pat
     ):
         evaluate_on(engine, find_benchmark("shapes-dev"), PLAN, run_folder, limit=3)
     assert (run_folder / "run.sqlite").read_bytes() == before
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of its own, which is really full or read-only. Only root can have one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
-        pytest.skip("mounting a small disk needs root")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
 
 
 def many_answers(seat, payload):

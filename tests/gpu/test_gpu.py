@@ -11,8 +11,9 @@ import torch
 
 import vtrace
 from support.devices import CARDS, NO_GPU, ONE_GPU, halves, places_of
+from vtrace.methods.catalogue import names_of
 from vtrace.methods.comparison import rank
-from vtrace.methods.registry import METHODS, names_of, run_method
+from vtrace.methods.registry import METHODS, run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.targets import find_target
 

@@ -19,6 +19,7 @@ from vtrace.credit.rollouts import from_trace
 from vtrace.credit.sources import SOURCES
 from vtrace.methods.registry import METHODS, run_method
 from vtrace.methods.session import TraceSession
+from vtrace.system.wide_numbers import wide
 from vtrace.tracing.targets import find_target
 
 pytestmark = pytest.mark.filterwarnings("ignore:User provided device_type of 'cuda'")  # there is none
@@ -30,10 +31,12 @@ FEW = {
 ONE, TWO = torch.device("cuda:0"), torch.device("cuda:1")
 
 
-@pytest.fixture(scope="module", params=["cuda:0", "cuda:1"], ids=["one", "two"])
+@pytest.fixture(
+    scope="module", params=[("cuda:0", "cuda:0"), ("cuda:0", "cuda:1"), ("mps", "mps")], ids=["one", "two", "mac"]
+)
 def gpus(request, random_lvlm):
-    """A model on one pretended GPU, or on two."""
-    places = halves("cuda:0", request.param, depth=len(random_lvlm.seam.decoder.layers))
+    """A model on one pretended GPU, on two, or on one without float64."""
+    places = halves(*request.param, depth=len(random_lvlm.seam.decoder.layers))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vtrace.lvlm.seam.free_memory", lambda device: 1 << 24)
         yield lambda: spread(random_lvlm.model, places)
@@ -66,6 +69,11 @@ def test_the_stand_in_refuses_what_pytorch_refuses():
             one[torch.tensor([0], device=TWO)]
         with pytest.raises(TypeError, match="numpy"):
             one.numpy()
+        mac = torch.ones(3, device="mps")
+        assert wide(mac).device.type == "cpu"
+        for narrow in (mac.double, lambda: torch.zeros(3, dtype=torch.float64, device="mps")):
+            with pytest.raises(TypeError, match="does not support float64"):
+                narrow()
 
 
 @pytest.mark.slow

@@ -20,6 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from vtrace.lvlm.checkpoint_source import EMBEDDED
+
+CHECKPOINT = EMBEDDED["pinhole"]
 QUICK = ("--no-calibrate", "--json", "-")
 ANSWER = "It is red. Final answer: yes"
 TEXTS = (
@@ -84,6 +87,8 @@ def case(seed: int, folder: Path, documents: list[dict]) -> HostileCase:
         _question,
         _options,
         _paths,
+        _region,
+        _model,
     )
     make = makers[seed % len(makers)]
     environment = _environment(dice) if dice.random() < 0.15 else {}
@@ -181,7 +186,9 @@ def changed(dice: random.Random, document: dict) -> dict:
     """A document with one to three places changed or removed."""
     document = copy.deepcopy(document)
     for _ in range(dice.choice((1, 1, 1, 2, 3))):
-        path = dice.choice(_places(document))
+        if not (places := _places(document)):
+            break
+        path = dice.choice(places)
         inner = document
         for key in path[:-1]:
             inner = inner[key]
@@ -301,6 +308,10 @@ OPTIONS = {
     "credit": ("--source", "--rule", "--share", "--boost", "--seed", "--tokens-at-once", "--response"),
     "serve": ("--port", "--host", "--token", "--queue", "--upload", "--pixels", "--grace", "--keep", "--methods", "--store", "--runs"),
     "doctor": ("--tokens", "--dtype", "--model"),
+    "verify": ("--method", "--setting", "--passes", "--generations", "--draws", "--blur", "--seed", "--target", "--trace"),
+    "trace": ("--benchmark", "--samples", "--data", "--shard", "--limit", "--batch", "--endpoint", "--served-model", "--timeout", "--concurrency"),
+    "compare-models": ("--method", "--target", "--top", "--trace", "--dtype"),
+    "merge": ("--out",),
     "models": ("--json",),
 }  # fmt: skip
 
@@ -315,6 +326,10 @@ def _options(dice: random.Random, folder: Path, documents: list[dict]) -> list[s
         "study": [dice.choice(("list", "nothing", *TEXTS))],
         "credit": ["--traces", str(folder / "nothing.json")],
         "serve": ["--methods", "nothing", "--store", str(folder / "h.sqlite")],
+        "verify": ["--example", "dev-1", "--response", ANSWER, "--method", "nothing", "--json", "-"],
+        "trace": ["--benchmark", "nothing", "--model", "pinhole", "--out", str(folder / "traces")],
+        "compare-models": ["nothing", "pinhole", "--example", "dev-1", "--response", ANSWER],
+        "merge": [str(folder / "nothing"), str(folder / "neither")],
     }.get(command, [])
     chosen = []
     for name in dice.sample(OPTIONS[command], min(2, len(OPTIONS[command]))):
@@ -352,3 +367,45 @@ def _paths(dice: random.Random, folder: Path, documents: list[dict]) -> list[str
             ["evaluate", "--benchmark", "mmstar", f"--data={place()}", f"--out={folder}/run"],
         )
     )
+
+
+COCO = {
+    "images": [{"id": 7, "width": 320, "height": 192, "file_name": "a.png"}],
+    "categories": [{"id": 1, "name": "cup"}],
+    "annotations": [{"id": 1, "image_id": 7, "category_id": 1, "bbox": [10, 20, 30, 40]}],
+}
+
+
+def _region(dice: random.Random, folder: Path, documents: list[dict]) -> list[str]:
+    """Boxes, annotation files, masks, parts of the question, and other answers."""
+    (folder / "boxes.json").write_bytes(_text_of(dice, changed(dice, COCO)))
+    (folder / "mask.png").write_bytes(picture_bytes(dice))
+    numbers = ",".join(dice.choice((*NUMBERS, "10", "20", "300")) for _ in range(dice.choice((3, 4, 4, 4, 5))))
+    chosen = dice.choice(
+        (
+            f"--region={folder}/boxes.json",
+            f"--region={folder}/mask.png",
+            f"--region={dice.choice(('cup', 'cup@2', '', *TEXTS))}={numbers}",
+            f"--segment={dice.choice(TEXTS)}",
+            f"--against={dice.choice(TEXTS)}",
+        )
+    )
+    return ["explain", "--example", "dev-1", "--response", ANSWER, "--target", "answer", chosen, *QUICK]
+
+
+SETTINGS = ("config.json", "generation_config.json", "processor_config.json", "tokenizer_config.json")
+
+
+def _model(dice: random.Random, folder: Path, documents: list[dict]) -> list[str]:
+    """A checkpoint with a damaged configuration, or an adapter."""
+    if dice.random() < 0.3:
+        adapter = {"peft_type": "LORA", "base_model_name_or_path": str(folder / "nothing"), "r": 4}
+        (folder / "adapter_config.json").write_bytes(_text_of(dice, changed(dice, adapter)))
+        return ["explain", "--model", str(folder), "--example", "dev-1", *QUICK]
+    damaged = dice.choice(("config.json", *SETTINGS))
+    for file in CHECKPOINT.iterdir():
+        if file.name == damaged:
+            (folder / file.name).write_bytes(_text_of(dice, changed(dice, json.loads(file.read_text()))))
+        else:
+            (folder / file.name).symlink_to(file)
+    return ["doctor", "--model", str(folder), "--tokens", "100"]

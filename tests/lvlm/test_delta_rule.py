@@ -18,7 +18,7 @@ def random_rule(length: int, seed: int = 0) -> tuple[GatedDeltaRule, torch.Tenso
     decay, strength = -0.3 * torch.rand(1, length, HEADS, generator=rng), torch.rand(1, length, HEADS, generator=rng)
     units = torch.eye(length)[None, :, None].expand(1, length, HEADS, length)
     literal, _ = torch_recurrent_gated_delta_rule(
-        query, key, units, g=decay, beta=strength, use_qk_l2norm_in_kernel=True
+        query, key, units, decay, strength, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=True
     )
     rule = GatedDeltaRule(
         unit_length(query[0]).transpose(0, 1) * SIZE**-0.5,

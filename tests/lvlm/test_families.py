@@ -62,6 +62,7 @@ def trace(lvlm):
 
 def test_every_family_that_is_listed_is_tested_here():
     built = {builder()[1].model_type for name, builder in families.BUILDERS.items() if name != "smolvlm"} | {"smolvlm"}
+    built |= set(families.NEEDING_TORCHVISION)  # `make test-torchvision`, where torchvision is not installed
     assert built == {kind for family in FAMILIES if has_pictures(family) for kind in family.model_types}
 
 
@@ -175,6 +176,7 @@ def test_a_perturbation_touches_exactly_the_chosen_tokens(lvlm, trace):
         perturbation = Perturbation(lvlm, trace, radius=0.2)
         clean = lvlm.seam.encode(trace_inputs(lvlm, trace))
         image, question = trace.positions("image"), trace.positions("question")
+        border = {p.position for p in trace.patches if p.box[2] <= p.box[0] or p.box[3] <= p.box[1]}  # shows nothing
         states = [[image[0]], [image[-1]], image[1::3], [question[1], image[len(image) // 2]], []]
         found = perturbation.log_probabilities(states)
         batch = perturbation.arguments(states)
@@ -184,7 +186,7 @@ def test_a_perturbation_touches_exactly_the_chosen_tokens(lvlm, trace):
         change = (batch["inputs_embeds"][row] - clean["inputs_embeds"][0]).abs().amax(-1)
         rounding = 1e-5 * clean["inputs_embeds"].abs().max()  # batches of another size add up in another order
         touched = (change > torch.maximum(1e-4 * change.max(), rounding)).nonzero()[:, 0].tolist()
-        assert touched == sorted(state)
+        assert touched == sorted(set(state) - border)
         for extra, own in zip(lvlm.seam.family.extras(batch), lvlm.seam.family.extras(clean), strict=True):
             rows = extra.view(len(states), len(image), -1)[row]
             moved = (rows - own).abs().amax(-1) > 1e-4
@@ -216,7 +218,8 @@ def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
 def test_the_model_is_left_as_it_was(lvlm, trace):
     def outside() -> tuple:
         hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in lvlm.model.modules()]
-        return lvlm.seam.decoder.config._attn_implementation, getattr(lvlm.model.model, "rope_deltas", None), hooks
+        cached = getattr(getattr(lvlm.model, "model", None), "rope_deltas", None)
+        return lvlm.seam.decoder.config._attn_implementation, cached, hooks
 
     before = {name: value.clone() for name, value in lvlm.model.state_dict().items()}
     kept = outside()
@@ -277,7 +280,7 @@ def test_every_image_text_type_of_transformers_is_supported_or_refused_with_a_re
 
 
 def test_a_type_that_is_newer_than_this_version_is_refused_in_one_line(monkeypatch):
-    monkeypatch.setitem(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, "from_tomorrow", "Tomorrow")
+    monkeypatch.setattr("vtrace.lvlm.families.supported.listed_types", lambda: ("from_tomorrow",))
     with pytest.raises(vtrace.VTraceError, match="newer than this version of VTrace"):
         family_of(SimpleNamespace(model_type="from_tomorrow"), "a/b")
     assert not {one.model_type: one for one in image_text_types()}["from_tomorrow"].supported

@@ -15,7 +15,7 @@ import torch
 
 import vtrace
 from vtrace.errors import ModelError
-from vtrace.lvlm.checkpoint import EMBEDDED, find_checkpoint
+from vtrace.lvlm.checkpoint_source import EMBEDDED, find_checkpoint
 
 
 def rank_correlation(one, other) -> float:
@@ -68,6 +68,7 @@ def test_a_hub_id_can_end_in_a_revision(tmp_path):
 
 
 def test_the_revision_reaches_every_part(monkeypatch, pinhole):
+    monkeypatch.setattr("vtrace.lvlm.checkpoint_source._on_hub", lambda source, revision: True)
     asked = []
 
     def remember(found):
@@ -87,8 +88,8 @@ def test_the_revision_reaches_every_part(monkeypatch, pinhole):
     ("options", "words"),
     [
         ({"dtype": "float8"}, "unknown dtype"),
-        ({"device": "mps"}, "float64"),
-        ({"device": "tpu"}, "use cpu, cuda, or auto"),
+        ({"device": "mps"}, "cannot use device 'mps': .*; try --device cpu"),  # on a machine without one
+        ({"device": "tpu"}, "unknown device 'tpu'; use cpu, cuda, cuda:1, mps, "),
     ],
 )
 def test_bad_options(options, words):
@@ -106,6 +107,8 @@ def test_the_default_is_a_gpu_with_the_checkpoints_dtype_or_else_the_cpu_with_fl
 
 
 def test_a_gated_model_is_refused_with_what_to_do(monkeypatch):
+    monkeypatch.setattr("vtrace.lvlm.checkpoint_source._on_hub", lambda source, revision: True)
+
     class GatedRepoError(Exception):
         pass
 
@@ -174,3 +177,10 @@ def test_code_in_a_checkpoint_is_never_run_and_nobody_is_asked(foreign, tmp_path
         assert "needs code of its own, which VTrace never runs" in done.stderr
     else:  # transformers has a class for it, which is used instead
         assert done.returncode == 0, done.stderr
+
+
+def test_an_attention_kernel_from_the_hub_is_foreign_code_too(tmp_path):
+    settings = json.loads((EMBEDDED["pinhole"] / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"_attn_implementation": "somebody/kernel"}))
+    with pytest.raises(ModelError, match="needs code of its own, which VTrace never runs"):
+        vtrace.load(tmp_path)

@@ -1,4 +1,4 @@
-"""docs/models.md says what the code says."""
+"""docs/reference/models.md says what the code says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from support.pages import names_in, table_under
 from vtrace.lvlm.families.refused import REFUSED
 from vtrace.lvlm.families.supported import FAMILIES
 
-PAGE = "models.md"
+PAGE = "reference/models.md"
 
 
 def test_the_page_lists_every_family_with_its_model_types_and_status():

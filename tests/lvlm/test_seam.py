@@ -85,6 +85,22 @@ def test_an_instrumented_pass_changes_nothing_and_leaves_the_model_as_it_was(pin
     assert not decoder._forward_pre_hooks
 
 
+def test_reading_layers_stops_after_the_last_attention_and_misses_none(pinhole, trace):
+    arguments, decoder = encode_trace(pinhole, trace), pinhole.seam.decoder
+    whole, read, finished = [], [], []
+    with torch.no_grad(), pinhole.seam.capture(whole.append):
+        decoder(**arguments)
+    handles = [layer.mlp.register_forward_hook(lambda *_: finished.append(1)) for layer in decoder.layers]
+    before = decoder.config._attn_implementation
+    pinhole.seam.read_layers(arguments, read.extend, [len(trace)])
+    for handle in handles:
+        handle.remove()
+    assert len(finished) == len(decoder.layers) - 1
+    assert decoder.config._attn_implementation == before
+    for one, other in zip(whole, read, strict=True):
+        torch.testing.assert_close(one.update, other.update)
+
+
 def test_the_model_is_restored_after_an_exception(pinhole, trace):
     arguments = encode_trace(pinhole, trace)
     decoder = pinhole.seam.decoder

@@ -153,7 +153,7 @@ def test_faithfulness_of_words_alone_has_no_image_lines(lvlm, tmp_path):
     plan = EvaluationPlan(("vtrace", "random"), steps=3, max_new_tokens=8)
     evaluate(lvlm, words, plan, tmp_path)
     table = tabulate(read_run(tmp_path))
-    assert {line.setting for line in table.lines} == {"joint"}
+    assert {line.setting for line in table.lines} == {"question"}
     (facts,) = table.runs.values()
     assert not facts.failures
     assert not facts.left_out

@@ -183,7 +183,7 @@ def test_unknown_methods_and_options_are_refused_before_any_work(pinhole, trace,
         compare(pinhole, trace, ["ifr"], options={"rollout": {"residual": 0.1}})
     with pytest.raises(InputError, match="at least one method"):
         compare(pinhole, trace, [])
-    with pytest.raises(InputError, match="unknown target"):
+    with pytest.raises(InputError, match="did you mean answer"):
         compare(pinhole, trace, ["ifr"], "the answer")
 
 
@@ -268,7 +268,7 @@ def test_memory_that_a_method_takes_is_seen(pinhole, trace, monkeypatch):
     def greedy(session, target):
         return Outcome(torch.ones(200 << 20, dtype=torch.uint8)[: len(session.trace)].double())
 
-    monkeypatch.setitem(METHODS, "rollout", Method(greedy, "", (), ""))
+    monkeypatch.setitem(METHODS, "rollout", Method("", (), "", run=greedy))
     memory = compare(pinhole, trace, ["rollout"]).costs["rollout"].memory
     assert memory is None or memory > 150 << 20
 

@@ -117,6 +117,7 @@ def test_it_is_saved_and_printed(pinhole, trace, attribution, run, monkeypatch):
     ("options", "words"),
     [
         ({"against": "  "}, "the alternative is empty; give an answer such as 'red star'"),
+        ({"against": "\u200b"}, "the alternative is empty; give an answer such as 'red star'"),
         ({"against": "blue cross"}, "the alternative 'blue cross' is what the response says"),
         ({"against": "<|image_pad|>"}, "the alternative contains '<|image_pad|>'"),
         ({"against": "red star", "target": "response"}, "nothing comes before response; contrast a part"),
@@ -130,3 +131,8 @@ def test_what_cannot_be_contrasted_is_one_line(pinhole, trace, options, words):
         vtrace.contrast(pinhole, trace, **options)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_alternative_beyond_the_context_is_refused_at_once(pinhole, trace):
+    with pytest.raises(InputError, match="more than the model's context of 4096"):
+        vtrace.contrast(pinhole, trace, "a" * 20_000)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import vtrace
+from oracles.hidden import PlainPasses
 from support.comparing import close, run
 from vtrace.errors import InputError, ModelError
 from vtrace.lvlm.replacements import by_masked_lm, by_model, by_unigram
@@ -18,7 +19,7 @@ from vtrace.methods.registry import METHODS, run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.perturbation import Perturbation
 from vtrace.tracing.pictures import BLUR, blur
-from vtrace.tracing.prompt import encode_trace, trace_inputs
+from vtrace.tracing.prompt import encode_trace
 from vtrace.tracing.targets import find_target
 
 # Leave-one-out
@@ -30,27 +31,10 @@ def left_out(pinhole_session):
 
 
 def test_leaving_one_out_is_a_loop_over_plain_passes(pinhole, trace, left_out):
-    inputs = trace_inputs(pinhole, trace)
-    soft = trace_inputs(pinhole, dataclasses.replace(trace, images=tuple(blur(trace.images))))["pixel_values"]
-    start, ids = trace.prompt_length, torch.tensor(trace.ids)
-
-    def total(changed):
-        with torch.no_grad():
-            logs = pinhole.model(**changed, use_cache=False).logits[0].double().log_softmax(-1)
-        return float(logs[start - 1 : -1].gather(1, ids[start:, None]).sum())
-
-    clean = total(inputs)
+    passes = PlainPasses(pinhole, trace)
     image, question = trace.positions("image"), trace.positions("question")
-    merged = len(soft) // len(image)  # rows of pixels behind one image token
-    expected = {}
-    for position in (image[0], image[4], image[23], image[-1]):
-        pixels, own = inputs["pixel_values"].clone(), slice(*(merged * (image.index(position) + k) for k in (0, 1)))
-        pixels[own] = soft[own]
-        expected[position] = clean - total({**inputs, "pixel_values": pixels})
-    for position in (question[0], question[3], question[-1]):
-        words = inputs["input_ids"].clone()
-        words[0, position] = pinhole.seam.pad_id
-        expected[position] = clean - total({**inputs, "input_ids": words})
+    chosen = (image[0], image[4], image[23], image[-1], question[0], question[3], question[-1])
+    expected = {position: float(passes().sum() - passes(position).sum()) for position in chosen}
     found = left_out[list(expected)]
     torch.testing.assert_close(found, torch.tensor([*expected.values()], dtype=torch.float64), rtol=1e-3, atol=1e-4)
     assert not left_out[trace.positions("template", "response")].any()

@@ -330,7 +330,7 @@ def kl(p_logits, q_logits):
     return (p * (p.log() - q.log())).sum(dim=-1).clamp(min=0)
 
 
-def ordered_flows(V, a, x_attn, Wo, image, question, start):
+def ordered_flows(V, a, x_attn, Wo, image, question, start, relative=True):
     """Flow of every position into the predictor of every response token, layers in their order: T,n."""
     T = len(x_attn[0])
     F = torch.zeros(T, T - start, dtype=torch.float64)
@@ -341,11 +341,19 @@ def ordered_flows(V, a, x_attn, Wo, image, question, start):
         writes = torch.stack([V[l][:, h].double() @ Wo[l][h].double() for h in range(H)], dim=1)  # i,h,d
         for modality in (image, question):
             writes[modality] = writes[modality] - writes[modality].mean(0)
-        x = x_attn[l].double()
+        x = own = x_attn[l].double()
+        if relative:  # without what residuals of length 1 have in common, at each one's own length
+            rest = [j for j in range(T) if j not in image and j not in question]
+            unit = torch.stack([x[j] / x[j].norm() for j in range(T)])
+            own = unit.clone()
+            for alike in (image, question, rest):
+                for j in alike:
+                    own[j] = (unit[j] - unit[alike].mean(0)) * x[j].norm()
         C = torch.zeros(T, T, dtype=torch.float64)
         for j in range(T):
             for i in range(j):
-                C[i, j] = torch.relu((a[l][:, j, i].double()[:, None] * writes[i] * x[j]).sum()) / x[j].pow(2).sum()
+                shared = (a[l][:, j, i].double()[:, None] * writes[i] * own[j]).sum()
+                C[i, j] = torch.relu(shared) / own[j].pow(2).sum()
         F = F + C @ F
     return F
 

@@ -14,7 +14,7 @@ import vtrace
 from vtrace.benchmarks.shapes.questions import TASKS
 from vtrace.benchmarks.shapes.sample import sample
 from vtrace.benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES
-from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.lvlm.checkpoint_source import EMBEDDED
 from vtrace.pinhole.accuracy import answer_of, measure_accuracy, respond
 from vtrace.pinhole.card import card, size_of
 from vtrace.pinhole.muon import Muon, orthogonalise

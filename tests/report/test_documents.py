@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import dataclasses
 import json
 import zlib
 from contextlib import suppress
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 import vtrace
 from vtrace.attribution.result import Attribution
 from vtrace.errors import InputError, VTraceError
-from vtrace.report.documents import attribution_document, from_document, trace_document
+from vtrace.report.documents import attribution_document, from_document
+from vtrace.report.trace_document import trace_document
+from vtrace.viewer.page import page
 
 ODD = [None, True, -1, 0, 1, 10**12, 0.5, float("nan"), float("inf"), "", "x", "\0", [], [[]], {}, {"a": 1}, [None] * 3]
 
@@ -24,6 +27,14 @@ ODD = [None, True, -1, 0, 1, 10**12, 0.5, float("nan"), float("inf"), "", "x", "
 def documents(attribution):
     found = [trace_document(attribution.trace), attribution_document(attribution)]
     return [json.loads(json.dumps(document)) for document in found]
+
+
+@pytest.fixture(scope="module")
+def findings(attribution, pinhole):
+    """What else can be in a document, all of it."""
+    contrast = vtrace.contrast(pinhole, attribution.trace, "red star")
+    found = dataclasses.replace(attribution, contrast=contrast).with_evidence_boxes()
+    return json.loads(json.dumps(attribution_document(found.verify(pinhole, draws=1, generations=2))))
 
 
 def places(value, path=()):
@@ -56,7 +67,33 @@ def test_a_document_with_one_place_changed_works_or_is_refused(documents, pinhol
         if isinstance(found, Attribution):
             found.top()
             found.retarget("response")
-            found._repr_html_()
+            page([found])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_findings_with_one_place_changed_work_or_are_refused(findings, data):
+    part = data.draw(st.sampled_from(["verification", "contrast", "regions"]))
+    path = (part, *data.draw(st.sampled_from([path for path in places(findings[part]) if path])))
+    with suppress(VTraceError):
+        found = from_document(changed(findings, path, data.draw(st.sampled_from(ODD))))
+        assert found.verification.verdict
+        page([found])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        (("verification", "necessary", "curve", 0, "share"), "x", "not a number"),
+        (("verification", "order", 0), [0], "positions that cannot be hidden"),
+        (("verification", "sufficient", "curve", 1, "inputs"), 10**6, "more inputs than there are"),
+        (("contrast", "scores"), [0.5], "the contrast does not fit the trace"),
+        (("contrast", "answer"), 3, "not a text"),
+    ],
+)
+def test_damaged_findings_are_refused(findings, path, value, reason):
+    with pytest.raises(InputError, match=f"the document is damaged: .*{reason}"):
+        from_document(changed(findings, path, value))
 
 
 @pytest.mark.parametrize(

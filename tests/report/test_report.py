@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import itertools
 import json
@@ -10,17 +11,20 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.font_manager import FontEntry
+from matplotlib.text import Text
 from PIL import Image
 from rich.console import Console
 
 import vtrace
 from vtrace.errors import InputError
 from vtrace.report.attribution.console import show_attribution
-from vtrace.report.attribution.figure import attribution_figure
-from vtrace.report.attribution.notebook import attribution_html
+from vtrace.report.attribution.figure import COLUMN, attribution_figure
 from vtrace.report.documents import attribution_document, from_document
 from vtrace.report.wording import calibration_details, calibration_sentence, percent
+from vtrace.system import fonts
 from vtrace.types import Calibration
+from vtrace.viewer.page import page
 from vtrace.viewer.palette import DARK_STOPS, STOPS, colour
 
 
@@ -41,7 +45,6 @@ def test_json_without_its_matrix_keeps_the_scores(attribution):
     np.testing.assert_array_equal(loaded.scores, attribution.scores)
     with pytest.raises(InputError, match="scores only"):
         loaded.retarget("answer")
-    assert "<img" not in attribution_html(loaded)
     assert attribution_figure(loaded).get_size_inches()[1] > 1
 
 
@@ -92,41 +95,66 @@ def test_figure_takes_any_script_and_leaves_mathematics_alone(pinhole, tmp_path)
 class Collector(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.tags, self.text, self.links = [], "", []
+        self.tags, self.links, self.frames = [], [], []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
-
-    def handle_data(self, data):
-        self.text += data
+        self.frames += [value for name, value in attrs if name == "srcdoc"]
 
 
-def test_a_notebook_needs_no_script_and_no_network(attribution):
+def test_a_notebook_shows_the_viewer_in_a_frame_and_a_picture_where_that_is_dropped(attribution):
+    bundle = attribution._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "image/jpeg", "text/plain"}
     found = Collector()
-    found.feed(attribution._repr_html_())
+    found.feed(bundle["text/html"])
+    assert found.tags == ["style", "img", "iframe"]
     assert found.links == []
-    assert "script" not in found.tags
-    assert found.tags.count("rect") == len(attribution.trace.patches)
-    for piece in (attribution.trace.question, attribution.trace.answer_text):
-        assert piece in found.text
+    assert found.frames == [page([attribution])]
+    assert 'sandbox="allow-scripts allow-downloads"' in bundle["text/html"]
+    with Image.open(io.BytesIO(base64.b64decode(bundle["image/jpeg"]))) as still:
+        assert still.width > 800
+    assert bundle["image/jpeg"] in bundle["text/html"]
+    assert attribution._repr_html_() == bundle["text/html"]
 
 
 def test_everything_in_a_notebook_is_escaped(pinhole):
-    nasty = '<script>alert("x")</script> & <img src=x onerror=alert(1)>'
+    nasty = '"></iframe><script>alert("x")</script> & <img src=x onerror=alert(1)>'
     told = vtrace.trace(
         pinhole, vtrace.example("dev-0").images, f"Is it {nasty}?", response=f"{nasty}\nFinal answer: {nasty}"
     )
     found = Collector()
-    found.feed(attribution_html(vtrace.attribute(pinhole, told, "answer")))
-    assert "script" not in found.tags
-    assert found.tags.count("img") == 1
-    assert "onerror=alert(1)" in found.text
+    found.feed(vtrace.attribute(pinhole, told, "answer")._repr_html_())
+    assert found.tags == ["style", "img", "iframe"]
 
 
-def test_a_notebook_shows_the_picture_by_itself(attribution):
-    assert attribution._repr_html_() == attribution_html(attribution)
-    assert "<svg" in attribution._repr_html_()
+@pytest.mark.parametrize("ending", ["pdf", "svg"])
+def test_a_figure_for_a_paper_fits_a_column_and_says_the_same_each_time(attribution, tmp_path, ending):
+    first, second = (attribution.save(tmp_path / f"{name}.{ending}").read_bytes() for name in "ab")
+    assert first == second
+    assert first.startswith(b"%PDF" if ending == "pdf" else b"<?xml")
+    figure = attribution_figure(attribution, COLUMN)
+    assert figure.get_size_inches()[0] <= 3.5
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+    assert min(sizes) >= 6  # points, in print
+
+
+def test_characters_without_a_font_are_named_in_the_figure(pinhole, monkeypatch):
+    monkeypatch.setattr("vtrace.system.fonts._candidates", lambda: [])
+    told = vtrace.trace(pinhole, vtrace.example("dev-0").images, "Is it 星?", response="Final answer: 星")
+    drawn = " ".join(t.get_text() for t in attribution_figure(vtrace.attribute(pinhole, told)).axes[0].texts)
+    assert "no installed font has U+661F, drawn as boxes" in drawn
+    assert "pinhole is a toy" in drawn
+
+
+def test_a_font_that_has_the_character_is_used(monkeypatch):
+    entry = FontEntry(fname="stars.ttf", name="Stars", style="normal")
+    known = {"stars.ttf": frozenset([ord("星")])}
+    characters = fonts._characters
+    monkeypatch.setattr(fonts, "_candidates", lambda: [entry])
+    monkeypatch.setattr(fonts, "_characters", lambda path: known.get(path) or characters(path))
+    assert fonts.fonts_for("a 星") == (("DejaVu Sans", "Stars"), ())
+    assert fonts.fonts_for("plain é →") == (("DejaVu Sans",), ())
 
 
 def test_console_prints_ranking_shares_status_and_answer(attribution):
@@ -173,7 +201,7 @@ def test_the_scale_darkens_steadily():
 
 @pytest.mark.parametrize("name", ["a.gif", "a"])
 def test_unknown_endings_are_refused(attribution, tmp_path, name):
-    with pytest.raises(InputError, match=r"\.json, \.html or \.png"):
+    with pytest.raises(InputError, match=r"\.json, \.html, \.png, \.pdf or \.svg"):
         attribution.save(tmp_path / name)
 
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from support.evaluating import PLAN
-from support.evaluation_workers import ITEMS, evaluation, lives, opened, recipe_of, stopped, table_of
+from support.evaluation_workers import ITEMS, evaluation, lives, opened, recipe_of, stopped, table_of, without_weights
 from support.light_work import light
 from support.random_kills import RandomKills
 from support.waiting import wait_until
@@ -143,9 +143,9 @@ def test_a_driver_that_is_killed_goes_on_with_other_numbers_of_workers(cluster, 
 
 @pytest.mark.slow
 def test_what_cannot_work_is_one_line_of_the_command(cluster, tmp_path):
-    on_ray = ["--engine", "ray", "--address", cluster]
+    on_ray, folder = ["--engine", "ray", "--address", cluster], without_weights(tmp_path / "model")
     for options, code, line in (
-        (["--model", str(tmp_path / "nowhere")], 3, f"no worker can start: cannot find the model '{tmp_path}/nowhere'"),
+        (["--model", str(folder)], 3, f"no worker can start: cannot load {folder}: "),
         (["--gpus-per-worker", "1"], 2, "no node of the Ray cluster has room for a worker with 1 CPUs and 1 GPUs"),
     ):
         done = subprocess.run(evaluation(tmp_path / "run", *on_ray, *options), capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The benches print what they promise, and the README's costs are what they measure.
+"""The benches print what they promise, and the costs in the docs are what they measure.
 
 Costs are ratios of processor times that alternate in one process, so other work on the machine hardly changes them.
 A factor of two and further attempts allow for the rest. Forward passes are counted, and have to be equal.
@@ -6,6 +6,7 @@ A factor of two and further attempts allow for the rest. Forward passes are coun
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from support.pages import stated_method_costs, stated_overheads
 from vtrace.methods.registry import METHODS
 
 BENCH = Path(__file__).parents[2] / "bench"
-FACTOR = 2.0  # between this test's short sequence, on one thread, and the README's
+FACTOR = 2.0  # between this test's short sequence, on one thread, and that of the docs
 ATTEMPTS = 3
 
 
@@ -73,7 +74,8 @@ def test_other_methods_cost_what_the_readme_says():
     stated = stated_method_costs()
     arguments = ("--tokens", "384", "--repeats", "1", "--memory-tokens", "0", "--clock", "processor")
     for attempt in range(ATTEMPTS):
-        rows = {row["method"]: row for row in bench("methods.py", *arguments)["times"]}
+        facts = bench("methods.py", *arguments)
+        rows = {row["method"]: row for row in facts["times"]}
         assert set(stated) <= set(rows)
         for name in stated:
             assert rows[name]["forward_passes"] == int(METHODS[name].cost.split(",")[0].split()[0]), name
@@ -81,6 +83,21 @@ def test_other_methods_cost_what_the_readme_says():
         if max(found.values()) < FACTOR or attempt == ATTEMPTS - 1:
             break
     assert max(found.values()) < FACTOR, found
+    assert facts["ordered_by_instrumented"] < FACTOR * facts["ordered_by_instrumented_limit"]
+
+
+@pytest.mark.slow
+def test_peers_are_measured_beside_us_or_listed_with_the_reason():
+    names = ("vtrace", "flashtrace, 1 hop")
+    found = bench("peers.py", "--tokens", "288", "--memory-tokens", "0", "--repeats", "1", "--names", *names)
+    mine, peer = found["rows"]
+    assert 1 < mine["passes"] < 4
+    if importlib.util.find_spec("flashtrace") is None:
+        assert (peer["passes"], peer["package"]) == (None, "flashtrace not installed")
+        assert peer["reason"] == "ModuleNotFoundError: No module named 'flashtrace'"
+    else:
+        assert peer["reason"] is None
+        assert peer["passes"] > mine["passes"]
 
 
 @pytest.mark.slow

@@ -28,10 +28,11 @@ def report(monkeypatch):
 
 @pytest.fixture
 def docs(tmp_path, report):
-    (tmp_path / "docs" / "results").mkdir(parents=True)
-    page = tmp_path / "docs" / "credit.md"
+    for folder in ("results", "explanation"):
+        (tmp_path / "docs" / folder).mkdir(parents=True)
+    page = tmp_path / "docs" / "explanation" / "credit.md"
     page.write_text(f"before\n\n{report.BEGIN}\n\nold\n\n{report.END}\n\nafter\n")
-    return page.parent
+    return page.parents[1]
 
 
 def finished(folder, accuracies, setup=SETUP, temperature=1.0):
@@ -58,15 +59,22 @@ def finished(folder, accuracies, setup=SETUP, temperature=1.0):
 def test_runs_are_reported_again_without_their_files(report, docs, tmp_path):
     first = finished(tmp_path / "first", {"none": [0.6, 0.61, 0.62], "vtrace": [0.63, 0.65, 0.64]})
     assert report.write_report(first, docs)
-    page = (docs / "credit.md").read_text()
+    page = (docs / "explanation" / "credit.md").read_text()
     (tmp_path / "empty").mkdir()
     assert report.write_report(tmp_path / "empty", docs)
-    assert (docs / "credit.md").read_text() == page
+    assert (docs / "explanation" / "credit.md").read_text() == page
     assert page.startswith("before")
     assert page.endswith("after\n")
     assert "old" not in page
     assert "| vtrace | 3 | 0.640 ± 0.025 | +0.030 ± 0.025 |" in page
     assert "`vtrace` is 0.030 above no credit (3 seeds;" in page
+
+
+def test_runs_of_a_set_up_that_were_reported_are_known(report, docs, tmp_path):
+    assert report.reported_runs(docs, SETUP) == set()
+    report.write_report(finished(tmp_path / "first", {"none": [0.6, 0.61], "random": [0.6]}), docs)
+    assert report.reported_runs(docs, SETUP) == {("none", 1.0, 0), ("none", 1.0, 1), ("random", 1.0, 0)}
+    assert report.reported_runs(docs, {**SETUP, "steps": 9}) == set()
 
 
 def test_more_seeds_and_temperatures_join_what_is_known(report, docs, tmp_path):
@@ -87,7 +95,7 @@ def test_runs_of_another_set_up_replace_the_old_ones(report, docs, tmp_path):
 
 def test_if_nothing_was_learnt_the_page_says_so(report, docs, tmp_path):
     report.write_report(finished(tmp_path / "runs", {"none": [0.5, 0.49, 0.51], "vtrace": [0.5, 0.5, 0.51]}), docs)
-    assert "these runs say nothing about it" in (docs / "credit.md").read_text()
+    assert "these runs say nothing about it" in (docs / "explanation" / "credit.md").read_text()
 
 
 def test_without_runs_nothing_is_written(report, docs, tmp_path):

@@ -41,22 +41,22 @@ def test_a_page_from_a_small_run(scripts, tmp_path):
         scattered=2,
         study_items=1,
         work=tmp_path / "work",
-        page=tmp_path / "results.md",
+        pages=tmp_path / "pages",
     )
     scripts("results").measure(plan)
-    text = scripts("results_page").write_page(plan).read_text()
+    text = "\n".join(page.read_text() for page in scripts("results_page").write_pages(plan))
     assert "2 test examples" in text
     assert "The benchmark" in text
     assert "Target answer, joint setting: VTrace" in text
     assert "| vtrace | vtrace-ordered | ifr | loo | random |\n" in text
-    assert "### Other quick methods" in text
+    assert "## Other quick methods" in text
     assert "| metric | vtrace | position |\n" in text
-    assert "### All methods, 1 examples" in text
+    assert "## All methods, 1 examples" in text
     assert "| loo | random | position | centre |\n" in text
     assert "| | vtrace, Pinhole (Qwen3-VL) | vtrace-ordered, Pinhole (Qwen3-VL) |\n" in text
     assert re.search(r"\| vtrace \|  \| \d+ / \d+ / \d+ \|\n", text)
     assert re.search(r"\| loo \| \d+ / \d+ / \d+ \| \d+ / \d+ / \d+ \|\n", text)
-    assert "### By number of evidence patches" in text
+    assert "## By number of evidence patches" in text
     assert "Methods within 0.01 of the best" in text
     assert "The first 2 test examples with at least five evidence objects." in text
     assert "Of 15 pairs of methods, image insertion distinguishes" in text

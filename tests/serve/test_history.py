@@ -33,7 +33,7 @@ def photograph(width: int = 1600, height: int = 1200) -> bytes:
 
 def size(folder) -> int:
     """Of the history with its log, in bytes."""
-    return sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".reserve")
+    return sum(path.stat().st_size for path in folder.iterdir() if not path.name.endswith("-reserve"))
 
 
 def contents(folder) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
 import socket
 import sqlite3
@@ -47,6 +49,8 @@ def runs(run_folder, tmp_path_factory):
             damage(place / name / "run.sqlite", *change)
     (place / "a\udcffb").mkdir()
     shutil.copy(run_folder / "run.sqlite", place / "a\udcffb")
+    (place / "pipe").mkdir()
+    os.mkfifo(place / "pipe" / "run.sqlite")
     (place / "garbage").mkdir()
     (place / "garbage" / "run.sqlite").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
     return place
@@ -73,6 +77,7 @@ def test_a_damaged_run_is_listed_with_its_reason_and_hides_no_other(client):
         "odd model",
         "no items",
         "odd items",
+        "pipe",
         "garbage",
     ):
         assert found[name]["error"], name
@@ -167,6 +172,32 @@ def test_slow_connections_are_closed_while_others_are_served(pinhole, tmp_path, 
         for connection in slow:
             connection.close()
         assert client.send("GET", "/api/server")[0] == 200
+
+
+def reset(connection: socket.socket) -> bool:
+    """Whether the server has given this connection up; nothing is read."""
+    poll = select.poll()
+    poll.register(connection, 0)  # errors are always reported
+    return bool(poll.poll(0))
+
+
+@pytest.mark.parametrize(("seconds", "unread", "ended"), [(0.5, 10**9, 5), (10.0 * PATIENCE, 50_000_000, 3)])
+def test_clients_that_do_not_read_are_given_up(pinhole, tmp_path, monkeypatch, seconds, unread, ended):
+    """After a while, or as soon as their responses need too much memory; the slowest goes first."""
+    page = "x" * 24_000_000
+    monkeypatch.setattr(TimedProtocol, "stall_seconds", seconds)
+    monkeypatch.setattr(TimedProtocol, "unread_bytes", unread)
+    with serving(lambda name: pinhole, tmp_path / "history.sqlite") as client:
+        monkeypatch.setattr(client.service, "page", lambda id, live: page)
+        path = f"/api/explanations/{'0' * 32}/page"
+        slow = [socket.create_connection(("127.0.0.1", client.port), PATIENCE) for _ in range(5)]
+        for connection in slow:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        assert len(client.send("GET", path)[2]) == len(page)
+        wait_until(lambda: sum(map(reset, slow)) >= ended, "the end of connections that nobody reads")
+        for connection in slow:
+            connection.close()
 
 
 @pytest.mark.slow

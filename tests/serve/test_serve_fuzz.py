@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 
@@ -35,7 +36,10 @@ def client(pinhole, tmp_path_factory):
         done = client.ask(example="test-00011")[2]["id"]
         client.wait(done, "done")
         key = client.get("/api/runs/first/items")[1]["items"][0]["key"]
-        client.known = {"id": done, "run": "first", "key": key}
+        place = f"/api/explanations/{done}/experiments"
+        body = b'{"kind": "hide", "positions": [40]}'
+        tried = json.loads(client.send("POST", place, body, {"content-type": "application/json"})[2])["id"]
+        client.known = {"id": done, "run": "first", "key": key, "experiment": tried}
         client.service.limits = replace(client.service.limits, patience=1.0)  # nobody follows what comes now
         yield client
 

@@ -29,6 +29,10 @@ def test_forty_uploads_of_24_megapixels_and_twelve_pages_at_once(tmp_path, recor
         client,
     ):
         started = resident(process.pid)
+        with ThreadPoolExecutor(UPLOADS) as pool:  # of what is no picture
+            refused = list(pool.map(lambda _: client.ask((bytes(30_000_000),))[0], range(UPLOADS)))
+        assert set(refused) <= {422, 429}
+        assert resident(process.pid) < started + 200, "nothing of it is kept"
         with ThreadPoolExecutor(UPLOADS) as pool:
             answers = list(pool.map(lambda _: client.ask((data,)), range(UPLOADS)))
         assert {status for status, *_ in answers} <= {202, 429}

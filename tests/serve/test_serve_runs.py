@@ -12,6 +12,7 @@ from vtrace.benchmarks.registry import find_benchmark
 from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
+from vtrace.faithfulness.tables import tabulate
 from vtrace.report.documents import from_document
 
 
@@ -87,3 +88,9 @@ def test_a_broken_run_and_another_model_are_one_line(client, runs, monkeypatch):
     status, _, body = client.send("POST", f"{RUN}/items/{key}/explanations")
     assert status == 422
     assert "--model pinhole" in json.loads(body)["detail"]
+
+
+def test_runs_are_listed_with_the_scores_of_the_table(client, runs):
+    _, first = client.get("/api/runs")[1]
+    line = tabulate(read_run(runs / "first run")).line("response", "image", "RISE ins")
+    assert first["rises"] == pytest.approx({method: cell.mean for method, cell in line.cells.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -10,7 +11,9 @@ from PIL import Image
 
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
-from vtrace.methods.registry import METHODS
+from vtrace.methods.registry import METHODS, find_method
+from vtrace.studies.figures import spread
+from vtrace.studies.method_colours import METHOD_COLOURS, colour_of
 from vtrace.studies.registry import STUDIES, find_study
 from vtrace.studies.run import measure_study, run_study
 from vtrace.studies.store import StudyStore
@@ -32,11 +35,26 @@ def setup(pinhole):
 def test_variants_are_methods_with_options_they_have(name):
     study = STUDIES[name]
     for label, variant in study.variants.items():
-        METHODS[variant.method].check(label, variant.options)
+        find_method(variant.method).check(label, variant.options)
     if isinstance(study.plot, ParameterLines):
         points = [place.variant for series in study.plot.series.values() for place in series]
         assert points
         assert set(points) <= set(study.variants)
+
+
+def test_a_method_has_one_colour_in_all_plots():
+    assert len(set(METHOD_COLOURS.values())) == len(METHOD_COLOURS)
+    assert set(METHODS) <= set(METHOD_COLOURS)
+    assert colour_of("VTrace", 0) == colour_of("vtrace", 5)
+    assert colour_of("γ", 1) != colour_of("γ", 2)
+
+
+@pytest.mark.parametrize("heights", [[0.5] * 6, [0.99, 1.0], [0.0, 0.01, 0.9], []])
+def test_labels_stay_apart_in_order_and_beside_the_axes(heights):
+    found = spread(heights, 0.085)
+    assert found == sorted(found)
+    assert all(later - earlier > 0.08 for earlier, later in itertools.pairwise(found))
+    assert all(-1e-9 <= height <= 1 + 1e-9 for height in found)
 
 
 def test_an_unknown_study_is_named():
@@ -52,7 +70,7 @@ def test_a_study_writes_its_table_and_its_plot_and_measures_nothing_twice(pinhol
     text = page.read_text()
     assert "| target | items | setting | metric | a | b | c |" in text
     assert "response | 2 | image | RISE ins" in text
-    assert [path.suffix for path in plots] == [".png", ".svg"]
+    assert [path.suffix for path in plots] == [".png", ".pdf", ".svg"]
     with Image.open(plots[0]) as picture:
         assert picture.width > 800
 
@@ -122,7 +140,7 @@ def test_right_and_wrong_answers_are_looked_for_and_nothing_is_asked_twice(pinho
     def fail(*args, **kwargs):
         raise AssertionError("asked again")
 
-    monkeypatch.setattr("vtrace.studies.balanced_answers.trace", fail)
+    monkeypatch.setattr("vtrace.studies.study.trace", fail)
     found = measure_study(tiny, replace(setup, benchmark=changed), tmp_path / "tiny", 4).found
     assert [(key, rows.item[0]["correct"]) for key, rows in found.items()] == [
         ("dev-00000", True),

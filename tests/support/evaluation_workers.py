@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+import vtrace
 from support.evaluating import PLAN
 from support.waiting import wait_until
 from vtrace.benchmarks.benchmark import Benchmark
@@ -41,7 +43,9 @@ def recipe_of(benchmark: Benchmark | None = None, source: Path | None = None) ->
 def opened(pool: Pool, count: int, benchmark: Benchmark | None = None, notice: Any = None) -> Iterator[Workers]:
     """An engine whose workers end with the block."""
     try:
-        yield Workers(pool, count, benchmark or find_benchmark(BENCHMARK), PLAN, notice or (lambda *about: None))
+        yield Workers(
+            pool, count, benchmark or find_benchmark(BENCHMARK), PLAN.responses, notice or (lambda *about: None)
+        )
     finally:
         pool.close()
 
@@ -59,8 +63,8 @@ def other_weights(marker: str, **arguments: Any) -> EvaluationWorker:
         return worker
     wait_until(Path(marker).exists, "a worker with the right weights")
     with torch.no_grad():
-        next(worker._lvlm.model.parameters()).add_(1.0)
-    worker.greeting = replace(worker.greeting, revision=worker._lvlm.revision)
+        next(worker.lvlm.model.parameters()).add_(1.0)
+    worker.greeting = replace(worker.greeting, revision=worker.lvlm.revision)
     return worker
 
 
@@ -99,3 +103,10 @@ def lives(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def without_weights(folder: Path) -> Path:
+    """A model whose configuration can be read and whose weights are missing."""
+    folder.mkdir()
+    shutil.copy(Path(vtrace.__file__).parent / "pinhole" / "checkpoint" / "config.json", folder)
+    return folder

@@ -28,6 +28,7 @@ from support.patch_families import (
 )
 from support.qwen_families import glm4v, glm4v_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe
 from support.square_families import aya_vision, deepseek_vl, janus, ovis2
+from support.torchvision_families import NEEDING_TORCHVISION
 from vtrace.lvlm.processor import image_only, pillow_image_processor
 
 
@@ -311,6 +312,8 @@ BUILDERS = {
         minicpmv4_7,
     )
 }
+if is_torchvision_available():
+    BUILDERS |= NEEDING_TORCHVISION
 
 
 def write(name: str, folder: Path) -> Path:

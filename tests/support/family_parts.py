@@ -6,7 +6,7 @@ import json
 
 from transformers import Qwen2Tokenizer
 
-from vtrace.lvlm.checkpoint import EMBEDDED
+from vtrace.lvlm.checkpoint_source import EMBEDDED
 from vtrace.pinhole.build import CHAT_TEMPLATE
 
 IMAGE = dict(image_mean=[0.5] * 3, image_std=[0.5] * 3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,17 @@ if TYPE_CHECKING:
 SCREENSHOTS = Path(__file__).parents[1] / "screenshots"  # kept to be looked at, ignored by git
 
 
+UNNAMED = (  # controls and pictures that a screen reader could not tell apart
+    "[...document.querySelectorAll('input, select, button, canvas, [role=img]')].filter(one => one.checkVisibility()"
+    " && !(one.labels?.length || one.textContent || one.getAttribute('aria-label'))).map(one => one.outerHTML)"
+)
 SETTLED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+
+
+def chromium() -> str | None:
+    """Path of a browser on this machine."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("VTRACE_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
 def new_context(browser: Browser, **options: Any) -> BrowserContext:
@@ -59,10 +71,9 @@ class Opened:
         return self.page.locator(f"{box} .w").nth(place)
 
     def ranking(self) -> list[tuple[str, str]]:
-        rows = self.page.eval_on_selector_all(
-            "#ranking tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
-        )
-        return [(row[1].strip("“”"), row[2]) for row in rows]
+        """Names and shares. Patches are shown as crops, whose names are for screen readers."""
+        read = "rows => rows.map(row => [row.querySelector('button').ariaLabel, row.cells[2].innerText])"
+        return [(name, share) for name, share in self.page.eval_on_selector_all("#ranking tbody tr", read)]
 
     def patch(self, patch: Patch, size: tuple[int, int], panel: int = 0) -> tuple[float, float]:
         """The middle of a patch of a picture of that size, on the screen."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+COSTS = "docs/results/cost.md"
 
 
 class Table(NamedTuple):
@@ -49,7 +50,7 @@ def names_in(cell: str) -> list[str]:
 
 
 def stated_overheads() -> list[dict[str, float]]:
-    """What the README says about the cost of an explanation, one row per length of the sequence."""
+    """What the docs say about the cost of an explanation, one row per length of the sequence."""
     columns = {
         "tokens": "tokens",
         "parameters": "parameters",
@@ -58,13 +59,13 @@ def stated_overheads() -> list[dict[str, float]]:
         "all_tokens": "every response token as its own target, relative to one target",
         "memory": "peak memory, relative to a bare pass",
     }
-    rows = table_with("README.md", *columns.values())
+    rows = table_with(COSTS, *columns.values())
     return [{name: _number(row[head]) for name, head in columns.items()} for row in rows]
 
 
 def stated_method_costs() -> dict[str, float]:
-    """What the README says about the cost of other methods, in bare forward passes."""
-    (row,) = table_with("README.md", "rollout", "flowtracer", "chefer")
+    """What the docs say about the cost of other methods, in bare forward passes."""
+    (row,) = table_with(COSTS, "rollout", "flowtracer", "chefer")
     return {name.split(",")[0]: float(cost) for name, cost in row.items()}
 
 

@@ -1,4 +1,5 @@
-"""A stand-in for two GPUs: tensors stay in RAM, but each is labelled with a device, and mixing devices is an error.
+"""A stand-in for GPUs: tensors stay in RAM, but each is labelled with a device, and mixing devices is an error. So is
+float64 on a device that has none, such as Apple's.
 
 Follows PyTorch's rules: operations need all tensors on one device; numbers (0 dimensions) and indices may be on the
 CPU; copies and `to` cross devices. What PyTorch does inside one operation, such as a backward pass, is not checked.
@@ -19,6 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from vtrace.lvlm.gradients import overridden
 
 CPU = torch.device("cpu")
+NARROW = ("mps", "xpu")  # have no float64
 
 
 class PretendGpus(TorchFunctionMode):
@@ -34,6 +36,8 @@ class PretendGpus(TorchFunctionMode):
 
         def label(value: Any) -> Any:
             if isinstance(value, Tensor):
+                if device.type in NARROW and value.dtype == torch.float64:
+                    raise TypeError(f"Cannot convert a tensor on {device} to float64: it does not support float64")
                 self._places[value] = device
             return value
 

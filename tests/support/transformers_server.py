@@ -11,8 +11,9 @@ import sys
 
 from transformers import AutoProcessor
 
-from vtrace.lvlm.checkpoint import EMBEDDED, read_config
-from vtrace.lvlm.checkpoint import find_checkpoint as find
+from vtrace.lvlm.checkpoint import read_config
+from vtrace.lvlm.checkpoint_source import EMBEDDED
+from vtrace.lvlm.checkpoint_source import find_checkpoint as find
 from vtrace.lvlm.processor import load_processor
 
 

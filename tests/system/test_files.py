@@ -130,6 +130,39 @@ def test_a_device_stays_a_device(tmp_path):
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
+SAVES = """
+import sys
+from vtrace.system.files import check_writable, write_atomically
+from pathlib import Path
+check_writable(Path(sys.argv[1]))
+write_atomically(sys.argv[1], lambda file: file.write_text("new"))
+"""
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "{folder}/link"])
+def test_the_files_that_a_process_was_started_with_are_written_to_and_not_replaced(tmp_path, name):
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    command = [sys.executable, "-c", SAVES, name.format(folder=tmp_path)]
+    assert subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout == b"new"
+    log = tmp_path / "log"
+    log.write_text("kept ")
+    with log.open("a") as appended:
+        subprocess.run(command, stdout=appended, check=True)
+    assert log.read_text() == "kept new"
+
+
+def test_links_that_lead_nowhere_are_refused_before_any_work(tmp_path):
+    loop, lost = tmp_path / "loop.json", tmp_path / "lost.json"
+    loop.symlink_to(loop)
+    lost.symlink_to("none/file.json")
+    for save in (check_writable, lambda path: write_atomically(path, lambda file: file.write_text("text"))):
+        with pytest.raises(InputError, match="Too many levels of symbolic links"):
+            save(loop)
+        with pytest.raises(InputError, match=r"there is no folder .*none|No such file or directory"):
+            save(lost)
+    assert loop.is_symlink()
+
+
 def test_a_full_device_is_one_line():
     with pytest.raises(InputError, match="cannot write /dev/full: No space left on device"):
         write_atomically("/dev/full", lambda file: file.write_text("too much"))
@@ -148,6 +181,15 @@ def test_new_files_honour_the_umask_and_old_ones_keep_their_permissions(tmp_path
     assert [stat.S_IMODE(path.stat().st_mode) for path in (new, old)] == [0o600, 0o640]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes to the files of others")
+def test_a_file_stays_its_owners(tmp_path):
+    path = tmp_path / "theirs.json"
+    path.write_text("old")
+    os.chown(path, 65534, 65534)
+    write_atomically(path, lambda file: file.write_text("new"))
+    assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
+
+
 def test_the_longest_name_can_be_written(tmp_path):
     path = tmp_path / ("n" * 250 + ".json")
     write_atomically(path, lambda file: file.write_text("text"))
@@ -158,8 +200,9 @@ def test_the_longest_name_can_be_written(tmp_path):
 
 def test_a_lock_file_is_neither_a_store_nor_truncated(tmp_path):
     (tmp_path / "history.lock").write_text("somebody's file")
-    with pytest.raises(InputError, match=r"history\.lock is the name of a lock file"):
-        locked(tmp_path / "history.lock", "--store")
+    for ending in (".lock", ".sqlite-wal", ".sqlite-shm", ".sqlite-journal", ".sqlite-reserve"):
+        with pytest.raises(InputError, match=rf"history{ending} is the name of a file that belongs to a database"):
+            locked(tmp_path / f"history{ending}", "--store")
     locked(tmp_path / "history.sqlite", "--store").close()
     assert (tmp_path / "history.lock").read_text() == "somebody's file"
 

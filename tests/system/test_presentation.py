@@ -14,8 +14,8 @@ class Presenter:
     def save(self, thing: object, path: str | Path) -> Path:
         return Path(path).with_suffix(".saved")
 
-    def notebook(self, thing: object) -> str:
-        return f"<p>{type(thing).__name__}</p>"
+    def notebook(self, thing: object) -> dict[str, str]:
+        return {"text/html": f"<p>{type(thing).__name__}</p>"}
 
 
 @pytest.fixture
@@ -45,5 +45,5 @@ def test_without_a_presenter_it_says_what_to_import():
 
 
 def test_the_package_registers_its_reports(attribution, tmp_path):
-    assert attribution._repr_html_() == report.notebook(attribution)
+    assert attribution._repr_html_() == report.notebook(attribution)["text/html"]
     assert attribution.save(tmp_path / "a.json") == tmp_path / "a.json"

@@ -13,8 +13,9 @@ from vtrace.errors import InputError, ModelError
 from vtrace.lvlm.side_by_side import decode_side_by_side
 from vtrace.tracing import batch
 from vtrace.tracing.batch import Asked, generate_replies
+from vtrace.tracing.defaults import SYSTEM_PROMPT
 from vtrace.tracing.example import as_example, tidy
-from vtrace.tracing.prompt import SYSTEM_PROMPT, process_prompt
+from vtrace.tracing.prompt import process_prompt
 from vtrace.tracing.reply import end_tokens, generate_reply
 from vtrace.types import Example
 

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from transformers import ProcessorMixin, Qwen3VLForConditionalGeneration, Qwen3VLProcessor
 
 import vtrace
-from vtrace.tracing import perturbation
+from vtrace.tracing import blurred_pixels
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def test_a_perturbed_picture_is_processed_once_and_rendered_never(pinhole, calls
     trace = vtrace.trace(pinhole, picture, "Where is the red star?")
     built = []
     monkeypatch.setattr(
-        perturbation,
+        blurred_pixels,
         "blur",
-        lambda images, radius, plain=perturbation.blur: built.append(radius) or plain(images, radius),
+        lambda images, radius, plain=blurred_pixels.blur: built.append(radius) or plain(images, radius),
     )
     vtrace.compare(pinhole, trace, ["loo", "reagent"], "answer", options={"reagent": {"steps": 1, "probes": 1}})
     assert len(built) == 1

@@ -11,9 +11,8 @@ from PIL import Image
 import vtrace
 from support.pictures import noise
 from vtrace.errors import InputError
+from vtrace.tracing.defaults import MAX_NEW_TOKENS, SYSTEM_PROMPT
 from vtrace.tracing.pictures import open_image
-from vtrace.tracing.prompt import SYSTEM_PROMPT
-from vtrace.tracing.reply import MAX_NEW_TOKENS
 
 
 def test_the_papers_prompt_and_budget(trace):

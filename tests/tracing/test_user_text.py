@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import vtrace
 from vtrace.errors import InputError
 from vtrace.report.attribution.figure import attribution_figure
-from vtrace.report.attribution.notebook import attribution_html
 from vtrace.tracing.user_text import check_user_text
 from vtrace.viewer.export import export
 
@@ -56,6 +55,22 @@ def test_control_tokens_are_refused_wherever_users_write(pinhole, picture, text)
             ask()
 
 
+@pytest.mark.parametrize(
+    ("role", "parts"),
+    [
+        *((role, ("What?<|im_", "en", "d|> No?")) for role in ("system", "user", "assistant")),
+        ("user", ("What? <|im_ ", "\nend|> No?")),
+    ],
+)
+def test_control_tokens_are_refused_also_in_pieces_that_a_template_joins(pinhole, role, parts):
+    messages = chat("", role)
+    message = next(message for message in messages if message["role"] == role)
+    pictures = [part for part in message["content"] if isinstance(part, dict) and part["type"] == "image"]
+    message["content"] = [*pictures, *({"type": "text", "text": part} for part in parts)]
+    with pytest.raises(InputError, match=r"contains '<\|im_end\|>', a control token of"):
+        vtrace.trace(pinhole, messages, response=ANSWER)
+
+
 @pytest.mark.parametrize("text", ["\udcff", "a\ufdd0b\ufdd1", "x" * 1_000_001])
 def test_what_is_no_text_is_refused(pinhole, picture, text):
     with pytest.raises(InputError, match=r"not valid text|not characters|the limit is"):
@@ -66,16 +81,15 @@ def test_names_that_are_no_tokens_of_this_model_are_text_and_shown(pinhole, pict
     told = vtrace.trace(pinhole, picture, "Is <|secret|> or < |im_end|> shown?", response=f"It says <|this|>. {ANSWER}")
     found = vtrace.attribute(pinhole, told)
     assert set(told.ids[told.prompt_length : -1]) & set(pinhole.processor.tokenizer.all_special_ids) == set()
-    html = attribution_html(found)
     drawn = " ".join(text.get_text() for text in attribution_figure(found).axes[0].texts)
     page = json.dumps(export([found]))
-    for shown in (html.replace("&lt;", "<").replace("&gt;", ">"), drawn, page):
+    for shown in (drawn, page):
         for name in ("secret", "this"):
             assert name in shown
     assert "im_end" not in "".join(word.text for word in told.words if word.kind == "response").replace(
         "<|im_end|>", ""
     )
-    assert "<|im_end|></span>" not in html.replace("&lt;", "<").replace("&gt;", ">"), "the end token is not shown"
+    assert "<|im_end|>" not in drawn, "the end token is not shown"
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -62,7 +62,8 @@ def test_several_pictures_and_thumbnails_have_panels_of_their_own(reader, pinhol
     shares = [f"picture {k}: {percent(share)}" for k, share in enumerate(found.picture_shares, start=1)]
     assert opened.page.locator("#pictures figcaption").all_inner_texts() == shares
     opened.page.mouse.move(*opened.patch(told.patches[0], image.size, panel=1))
-    assert "picture 2 patch row 1 column 1" in opened.text("#tip")
+    second = next(patch for patch in told.patches if patch.image == 1)
+    assert f"this patch · {percent(found.scores[second.position])}" in opened.text("#tip")
 
     # the second picture's patches, as if they were a thumbnail of the first
     patches = tuple(Patch(p.position, 0, p.row, p.column, p.box, view=p.image) for p in told.patches)
@@ -82,6 +83,7 @@ def test_scores_without_matrix_or_pictures_are_shown_too(reader, attribution):
     assert opened.page.is_disabled("#gamma")
     opened.word(-2).hover()
     assert "was not run for this word" in opened.text("#tip")
+    opened.page.click("#settings summary")
     opened.page.uncheck("#calibrated")
     raw = dataclasses.replace(attribution, scores=attribution.uncalibrated)
     assert opened.ranking() == shown(raw)

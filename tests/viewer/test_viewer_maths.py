@@ -13,6 +13,8 @@ import torch
 from oracles import paths
 from support.opened import new_context
 from vtrace.attribution.calibrate import Likelihoods, calibrate
+from vtrace.attribution.findings.region_files import read_regions
+from vtrace.attribution.findings.regions import box_region, overlapping_regions
 from vtrace.attribution.multihop import edge_scale, log_scores
 from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import score
@@ -21,6 +23,7 @@ from vtrace.errors import InputError
 from vtrace.methods.comparison import rank
 from vtrace.report.wording import calibration_details, calibration_sentence, percent
 from vtrace.tracing.targets import find_target
+from vtrace.types import Target
 from vtrace.viewer.export import export
 from vtrace.viewer.page import concatenate
 from vtrace.viewer.quantise import DEPTHS, SPAN, choose_depth, decode_triangle, encode_triangle
@@ -33,8 +36,12 @@ MATHS = (
     "calibrate",
     "attribution",
     "targets",
+    "regions",
     "scale",
     "state",
+    "dom",
+    "dependence",
+    "likelihood_marks",
 )
 LINK = """
 const reply = (value) => JSON.stringify(value, (key, item) =>
@@ -53,7 +60,8 @@ def javascript(browser):
     names = (
         "bytesOf, decodeMatrix, flowsOf, logScores, strongestRoutes, passages, calibrate, calibrationSentence, "
         "calibrationDetails, attribute, support, rankCorrelation, findTarget, tokenWords, colourOf, inkOn, percent, "
-        "scaleOf, rankingOf, prepare, stateOf, linkOf, beginning, positionsOf"
+        "scaleOf, rankingOf, prepare, stateOf, linkOf, beginning, positionsOf, boxRegion, findRegion, regionWords, "
+        "regionShare, overlapNotes, wordDependence, newWords"
     )
     page.add_script_tag(content=f"(() => {{{concatenate(MATHS)}\nconst maths = {{{names}}};{LINK}}})()")
 
@@ -256,6 +264,80 @@ def test_options_of_the_export_and_of_the_sliders_are_python_s(javascript, attri
         np.testing.assert_allclose(found, expected.scores, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("made_on", ["target", "response"])
+@pytest.mark.parametrize("on", ["target", "response"])
+def test_every_word_is_calibrated_on_itself_or_on_the_response_as_python_does(javascript, attribution, made_on, on):
+    made = replace(attribution, options={**attribution.options, "calibrate_on": made_on})
+    words = [word for word in attribution.trace.words if word.kind == "response"][:12]
+    targets = [tuple(range(word.start, word.stop)) for word in words]
+    asked = replace(attribution, options={**attribution.options, "calibrate_on": on})
+    expected = asked.retarget_all([Target("word", positions) for positions in targets])
+    found = javascript(
+        f"{TRACED} return given.targets.map((positions) =>"
+        " attribute(trace, method, {positions}, {calibrated: true, calibrateOn: given.on}))",
+        document=export([made]),
+        targets=targets,
+        on=on,
+    )
+    for one, result in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one["scores"], result.scores, rtol=1e-6, atol=1e-12)
+        assert one["calibration"]["status"] == result.calibration.status
+    shares = {round(result.image_share, 6) for result in expected if result.calibration.applied}
+    assert (len(shares) == 1) == (on == "response"), "measured on the response, the image share is the same everywhere"
+
+
+def test_visual_dependence_of_words_is_python_s(javascript, attribution, document):
+    said = [found for found in attribution.word_dependence() if not found.word.text.startswith("<|")]
+    found = javascript(f"{TRACED} return wordDependence(trace, method)", document=document)
+    np.testing.assert_allclose(found, [one.nats for one in said], rtol=1e-9)
+    assert javascript(f"{TRACED} return wordDependence(trace, {{likelihoods: null}})", document=document) is None
+
+
+@pytest.mark.parametrize("box", [(0, 0, 50, 50), (13.5, 20, 151, 88), (-40, 100, 9000, 9000)])
+def test_a_region_has_python_s_share(javascript, attribution, document, box):
+    expected = box_region(attribution.trace, "cup", box)
+    found = javascript(
+        f"{TRACED} const region = findRegion(trace, given.words);"
+        "const {scores} = attribute(trace, method, trace.target, {calibrated: true});"
+        "return {...region, share: regionShare(region, scores),"
+        "again: findRegion(trace, regionWords(region)).positions}",
+        document=document,
+        words=f"cup={','.join(map(str, box))}",
+    )
+    assert (tuple(found["positions"]), tuple(found["box"])) == (expected.positions, expected.box)
+    assert found["share"] == pytest.approx(attribution.box_share(box), rel=1e-6)
+    assert found["again"] == found["positions"]
+
+
+@pytest.mark.parametrize("words", ["cup=900,900,950,950", "cup=50,50,50,60", "cup@2=1,1,5,5", "cup", "cup=1,2,3"])
+def test_a_region_that_is_not_there_is_refused_as_on_the_command_line(javascript, attribution, document, words):
+    with pytest.raises(InputError) as refused:
+        read_regions(attribution.trace, [words])
+    body = TRACED + "try { findRegion(trace, given.words); return ''; } catch (error) { return error.message; }"
+    said = javascript(body, document=document, words=words)
+    assert said
+    if "," in words and words.count(",") == 3:
+        assert said == str(refused.value)
+
+
+def test_overlapping_regions_are_noted_as_in_python(javascript, attribution, document):
+    boxes = {"a": (0, 0, 50, 50), "b": (40, 40, 90, 90), "c": (50, 0, 90, 30)}
+    regions = [box_region(attribution.trace, name, box) for name, box in boxes.items()]
+    found = javascript(
+        f"{TRACED} return overlapNotes(Object.entries(given.boxes).map(([name, box]) => boxRegion(trace, name, box)))",
+        document=document,
+        boxes=boxes,
+    )
+    assert [note.lower().rstrip(".") for note in found] == [note.lower() for note in overlapping_regions(regions)]
+    assert len(found) == 1
+
+
+def test_new_words_are_those_outside_the_longest_common_sequence(javascript):
+    first, second = [*"abcde"], [*"eaxcd"]
+    assert javascript("return newWords(given.a, given.b)", a=first, b=second) == [True, False, True, False, False]
+    assert javascript("return newWords([], ['a'])") == [True]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -314,8 +396,8 @@ def test_a_link_leads_back_to_the_state_it_was_made_of(javascript, document):
         "return [linkOf(trace, state), linkOf(trace, beginning(trace)), state.target.positions.length]"
     )
     link = (
-        "target=tokens+3-5%2C9&gamma=0.5&hops=2&calibrated=no&look=outline&numbers=yes&opacity=0.3&strongest=0.2"
-        "&input=40"
+        "target=tokens+3-5%2C9&gamma=0.5&hops=2&calibrated=no&on=response&look=heat&numbers=yes&opacity=0.3&strongest=0.2"
+        "&input=40&region=cup%3D10%2C20%2C50.5%2C60"
     )
     assert javascript(body, document=document, link=link) == [link, "", 4]
     nonsense = "gamma=x&hops=-3&method=nope&opacity=9&strongest=0&input=zzz&other=1"

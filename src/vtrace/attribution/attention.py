@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float32, Int
@@ -11,7 +11,11 @@ from torch import Tensor
 
 from ..lvlm.layer import Layer, Mixing
 
-BLOCK_BYTES = {"cpu": 6 << 20, "cuda": 128 << 20}  # for one block of weights: fits a CPU cache, or fills a GPU launch
+Device = Literal["cpu", "cuda"]  # a CPU, or a GPU of any kind
+BLOCK_BYTES: dict[Device, int] = {
+    "cpu": 6 << 20,
+    "cuda": 128 << 20,
+}  # for one block of weights: fits a CPU cache, or fills a GPU launch
 LEAST_RECEIVERS = 16  # in one block, however long the sequence is
 ReceiverSet = slice | Int[Tensor, " receivers"]  # a contiguous run of positions, or sorted positions
 
@@ -42,6 +46,10 @@ class StackedHeads(NamedTuple):
         return cls(query, key, layers[0].scaling, layers[0].mask, layers[0].cap, sink, mixing)
 
 
+def kind_of(device: torch.device) -> Device:
+    return "cpu" if device.type == "cpu" else "cuda"
+
+
 def attention_rows(layer: Layer | StackedHeads, receivers: ReceiverSet | None = None) -> Iterator[AttentionBlock]:
     """Yield the attention weights of a layer, some or all receivers, block by block.
 
@@ -51,7 +59,7 @@ def attention_rows(layer: Layer | StackedHeads, receivers: ReceiverSet | None = 
     heads, length, _ = layer.query.shape
     wanted = slice(0, length) if receivers is None else receivers
     count = wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
-    step = min(count, max(LEAST_RECEIVERS, BLOCK_BYTES[layer.query.device.type] // (4 * heads * length)))
+    step = min(count, max(LEAST_RECEIVERS, BLOCK_BYTES[kind_of(layer.query.device)] // (4 * heads * length)))
     if layer.mixing is not None:
         read = layer.mixing.reader()
         for block in _split(wanted, step):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
-import torch
+from typing import NamedTuple
 
 from ..errors import InputError
 from ..lvlm.batch_size import Workload
 from ..system.byte_count import format_bytes
-from .attention import BLOCK_BYTES, LEAST_RECEIVERS
+from .attention import BLOCK_BYTES, LEAST_RECEIVERS, Device
 from .triangle import BLOCK, edge_count
 
-Device = Literal["cpu", "cuda"]
 SLACK_SHARE, SLACK_BYTES = 0.4, 128 << 20  # freed memory that the allocator keeps: pieces below 32 MB on a CPU
 LOGIT_ROWS = 256  # predictors whose logits are computed together
 
@@ -45,10 +42,6 @@ def plan_memory(work: Workload, tokens: int, device: Device, in_use: int, budget
             f"{format_bytes(working)} for one pass"
         )
     return plan
-
-
-def kind_of(device: torch.device) -> Device:
-    return "cuda" if device.type == "cuda" else "cpu"
 
 
 def working_bytes(work: Workload, tokens: int, device: Device) -> int:

@@ -65,18 +65,21 @@ def direction_of(update: Float[Tensor, "*batch width"]) -> Float32[Tensor, "*bat
 
 
 def edge_rows(
-    layer: Layer, value: Float32[Tensor, "groups positions size"], direction: Float32[Tensor, "positions width"]
+    layer: Layer,
+    value: Float32[Tensor, "groups positions size"],
+    direction: Float32[Tensor, "positions width"],
+    first: int = 0,
 ) -> Iterator[EdgeBlock]:
-    """Blocks of receivers, and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see.
+    """Blocks of receivers, from `first` on, and [Σ_h α ⟨v O_h, direction⟩]₊ for every source they see.
 
     `value` are the layer's values, centred or not; `direction` is what each receiver's writes are projected on. A
     block is valid until the next one is asked for.
     """
     heads, length, size = layer.heads, len(layer.update), layer.size
     direction = direction if layer.gain is None else direction * layer.gain[:, None]
-    reading = (direction @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
-    reading = reading if layer.gate is None else reading * layer.gate.transpose(0, 1)
-    for rows, edges in stacked_edges(layer, value, reading, slice(0, length)):
+    reading = (direction[first:] @ layer.projection.float()).view(-1, heads, size).transpose(0, 1)  # O_h û_j: H,n,d_h
+    reading = reading if layer.gate is None else reading * layer.gate[first:].transpose(0, 1)
+    for rows, edges in stacked_edges(layer, value, reading, slice(first, length)):
         yield EdgeBlock(rows, layer.whole(edges[0]).relu_())
 
 

@@ -11,7 +11,8 @@ from torch import nn
 
 from ..errors import ModelError
 from ..lvlm.batch_size import first_layer, workload_of
-from ..lvlm.checkpoint import build_without_weights, find_checkpoint, read_config
+from ..lvlm.checkpoint import build_without_weights, read_config
+from ..lvlm.checkpoint_source import reach_checkpoint
 from ..lvlm.families.family import Family, ModelConfig
 from ..lvlm.families.supported import family_of, has_pictures
 from ..lvlm.mixer import mixer_of
@@ -82,7 +83,7 @@ def examine(name: str, tokens: int, dtype: str = "", memory: str | int = "") -> 
         "status": "",
     }
     try:
-        config = read_config(find_checkpoint(name), name)
+        config = read_config(reach_checkpoint(name), name)
         family = family_of(config, name)
     except ModelError as error:
         return {**facts, "status": str(error)}

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..lvlm.model import Lvlm
+from ..system.embedded_world import EMBEDDED_WORLD
 from ..system.presentation import Presentable
 from ..system.verification import VERIFIER
 from ..tracing.targets import TargetSpec, find_target
@@ -112,7 +113,9 @@ class Attribution(Presentable):
     @property
     def warnings(self) -> list[str]:
         """What a reader should know before relying on the result."""
-        notes = []
+        notes = EMBEDDED_WORLD.get().notes(self.trace)
+        if self.trace.probed:
+            notes.append(self.trace.placement_note)
         if self.trace.finish == "length":
             notes.append("the response was cut off at the token budget")
         if self.trace.answer is None:

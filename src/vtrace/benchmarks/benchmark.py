@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..tracing.defaults import MAX_NEW_TOKENS, SYSTEM_PROMPT
 from ..types import Example
 
 
@@ -26,3 +27,5 @@ class Benchmark:
     example: Callable[[int], Example]
     blur: float  # radius, as a fraction of a picture's longer side, at which the picture no longer shows the answer
     lost: tuple[LostFile, ...] = ()
+    system: str = SYSTEM_PROMPT  # under which its questions are asked
+    max_new_tokens: int = MAX_NEW_TOKENS  # of a response

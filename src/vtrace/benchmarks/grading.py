@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from string import ascii_uppercase
+from string import ascii_uppercase, whitespace
 from typing import Literal, NamedTuple
 
 from ..types import AnswerKind, Example, Gold
-from .quantity import find_quantity, plain_signs, read_quantity, same_quantity
+from .quantity import LONGEST_ANSWER, find_quantity, plain_signs, read_quantity, same_quantity
 
 Verdict = Literal["correct", "wrong", "unparsed", "undecided"]
 CORRECT: dict[Verdict, bool | None] = {"correct": True, "wrong": False, "unparsed": False, "undecided": None}
@@ -47,15 +47,22 @@ def grade(example: Example, answer: str | None) -> Verdict | None:
 
 
 def tidy_answer(text: str) -> str:
-    """The answer without markdown, LaTeX wrappers, quotes and a closing full stop."""
-    text = plain_signs(text).strip(_QUOTES)
+    """The answer without markdown, LaTeX wrappers, quotes and a closing full stop; only the beginning of a long one."""
+    text = plain_signs(text[:LONGEST_ANSWER]).strip(_QUOTES)
     for _ in range(4):
         before = text
-        text = re.sub(r"^(?:\\[\[(]|\$+)\s*(.*?)\s*(?:\\[\])]|\$+)[.\s]*$", r"\1", text, flags=re.DOTALL)
-        text = _unwrapped(text).strip(_QUOTES)
+        text = _unwrapped(_undelimited(text)).strip(_QUOTES)
         if text == before:
             break
     return re.sub(r"(?<!\.)\.$", "", text).strip(_QUOTES)
+
+
+def _undelimited(text: str) -> str:
+    """The formula between $ and $, \\( and \\), or \\[ and \\]."""
+    opened, ended = re.match(r"\\[\[(]|\$+", text), text.rstrip(f".{whitespace}")
+    if not opened or not ended.endswith(("\\]", "\\)", "$")):
+        return text
+    return (ended.rstrip("$") if ended.endswith("$") else ended[:-2])[opened.end() :].strip()
 
 
 def _unwrapped(text: str) -> str:

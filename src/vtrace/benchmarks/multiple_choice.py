@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from string import ascii_uppercase
 
@@ -14,7 +15,7 @@ from .grading import lettered, same_words
 YES_OR_NO = "Answer yes or no."  # the request added to yes/no questions
 _LONGEST_LIST = 100_000_000  # characters; pictures in base64 are also listed this way
 _HEADING = re.compile(r"\b(?:options|choices)\s*:", re.IGNORECASE)
-_CURT_REQUEST = re.compile(r"\s*Please answer directly with [^.\n]*\.?\s*$")
+_CURT_REQUEST = re.compile(r"Please answer directly with [^.\n]*\.?\s*$")
 
 
 def yes_or_no(answer: object) -> str:
@@ -34,7 +35,8 @@ def with_options(question: str, options: Sequence[str]) -> str:
 
 def without_curt_request(question: str) -> str:
     """The question without a closing request to answer directly, which contradicts the request to reason first."""
-    return _CURT_REQUEST.sub("", question)
+    found = _CURT_REQUEST.search(question)
+    return question[: found.start()].rstrip() if found else question
 
 
 def inline_options(question: str) -> tuple[str, ...]:
@@ -67,7 +69,8 @@ def _literal(text: str) -> list | tuple:
     if len(text) > _LONGEST_LIST:
         raise InputError(problem)
     try:
-        found = ast.literal_eval(text)
+        with warnings.catch_warnings(action="ignore"):  # the parser's remarks on what is nearly Python
+            found = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise InputError(problem) from error
     if not isinstance(found, list | tuple):

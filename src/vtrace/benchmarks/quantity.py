@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 _LONGEST = 200  # characters of a number; longer texts are prose
+LONGEST_ANSWER = 4000  # characters that are looked at: some patterns take time that grows with the square of the length
 _LARGEST_EXPONENT = 64
 _MOST_BITS = 1000  # of an exact power; nested powers such as ((9^64)^64)^64 would take minutes and gigabytes
 
@@ -51,7 +52,7 @@ class Quantity:
 
 def read_quantity(text: str) -> Quantity | None:
     """The number that a text consists of, entirely or after "=", with or without a unit."""
-    text = plain_numbers(text)
+    text = plain_numbers(text[:LONGEST_ANSWER])
     behind = re.split(r"[=≈]|\bapproximately\b|\babout\b", text)[-1]
     for candidate in (text, behind, _UNIT.sub("", behind)):
         if found := parse_quantity(candidate):
@@ -63,7 +64,7 @@ def find_quantity(text: str) -> Quantity | None:
     """The number that a text consists of, or else the only number in it."""
     if whole := read_quantity(text):
         return whole
-    text = plain_numbers(text)
+    text = plain_numbers(text[:LONGEST_ANSWER])
     lone = {match.group() for match in _LONE_NUMBER.finditer(text)}
     return parse_quantity(lone.pop()) if len(lone) == 1 and not _ALGEBRA.search(text) else None
 
@@ -77,7 +78,7 @@ def plain_signs(text: str) -> str:
 
 def plain_numbers(text: str) -> str:
     """Symbols and LaTeX commands in the spelling of the grammar, without unit symbols such as % and $."""
-    text = plain_signs(text)
+    text = " ".join(plain_signs(text).split())  # patterns with several \s* in a row would try every division of a blank
     for pattern, spelling in _WRITTEN_AS:
         text = re.sub(pattern, spelling, text)
     return text.strip()

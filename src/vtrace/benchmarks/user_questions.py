@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
 
+from PIL import Image
+
 from ..errors import InputError
 from ..system.json_reader import parse_json, read_text
 from ..tracing.pictures import BLUR
-from ..types import Example, Gold
+from ..types import Box, Example, Gold
 from .benchmark import Benchmark
 from .multiple_choice import choice_gold, literal_list, with_options
 from .quantity import read_quantity
@@ -83,7 +85,8 @@ def _checked(row: ReadRow, table: str) -> ReadRow:
 
 
 def own_example(row: DatasetRow, folder: Path) -> Example:
-    """Columns: image or images, question; optionally answer, options (or A, B, C, …), response and response_ids."""
+    """Columns: image or images, question; optionally answer, options (or A, B, C, …), box or boxes, response and
+    response_ids."""
     images = tuple(decode_picture(cell, folder) for cell in _several(row.get("images") or row.get("image"), ";"))
     if not images:
         raise InputError("there is no picture")
@@ -98,9 +101,37 @@ def own_example(row: DatasetRow, folder: Path) -> Example:
         question,
         answer=answer,
         gold=gold,
+        evidence_boxes=_boxes(row.get("boxes") or row.get("box"), images),
         response=_response(row.get("response")),
         response_ids=_token_ids(row.get("response_ids")),
     )
+
+
+def _boxes(cell: object, images: Sequence[Image.Image]) -> tuple[Box, ...]:
+    """A box as left, top, right and bottom in pixels, several of them, or the text of either."""
+    if cell in (None, "", []):
+        return ()
+    if len(images) > 1:
+        raise InputError("a box was given, but there are several pictures; boxes need a row with one picture")
+    problem = "box is not a list of left, top, right and bottom, or of several such lists"
+    found = parse_json(f"[{cell}]", problem) if isinstance(cell, str) else cell
+    while isinstance(found, list) and len(found) == 1 and isinstance(found[0], list):
+        found = found[0]
+    several = found if isinstance(found, list) and found and isinstance(found[0], list) else [found]
+    return tuple(_box(one, images[0].size, problem) for one in several)
+
+
+def _box(values: object, size: tuple[int, int], problem: str) -> Box:
+    if not isinstance(values, list) or len(values) != 4 or not all(type(v) in (int, float) for v in values):
+        raise InputError(problem)
+    box = Box(*map(float, values))
+    if not (box.left < box.right and box.top < box.bottom):
+        raise InputError(
+            f"the box {values} is empty; write left, top, right, bottom with left < right and top < bottom"
+        )
+    if box.left >= size[0] or box.top >= size[1] or box.right <= 0 or box.bottom <= 0:
+        raise InputError(f"the box {values} lies outside the picture, which has {size[0]} x {size[1]} pixels")
+    return box
 
 
 def _response(cell: object) -> str | None:

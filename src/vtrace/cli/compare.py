@@ -15,11 +15,13 @@ from .options import (
     ChatOption,
     DtypeOption,
     ExampleOption,
+    FamilyOption,
+    FigureFileOption,
     HtmlFileOption,
     InputsArgument,
     MethodsOption,
-    PngFileOption,
     QuietOption,
+    RefineOption,
     ResponseOption,
     SetOption,
     SplitDeviceOption,
@@ -28,7 +30,7 @@ from .options import (
     TraceOption,
     parse_settings,
 )
-from .outputs import STDOUT, check_outputs, json_file, print_note, print_written
+from .outputs import STDOUT, check_outputs, figure_form, json_file, print_note, print_written
 from .progress import spinner
 from .sources import TraceSource
 
@@ -37,7 +39,7 @@ Examples:\n
   vtrace compare --target answer\n
   vtrace compare photo.jpg "What is on the table?" --methods vtrace,ifr,attnlrp --html compare.html\n
   vtrace compare --methods vtrace,flowtracer --set flowtracer.mode=flow --calibrated\n
-  vtrace compare --methods all --png compare.png\n
+  vtrace compare --methods all --figure compare.pdf\n
   vtrace compare --json - | jq '.methods.ifr.seconds'
 """
 
@@ -47,16 +49,18 @@ def compare_command(
     methods: MethodsOption = "quick",
     model: TracedModelOption = "",
     adapter: AdapterOption = "",
+    family: FamilyOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
-    response: ResponseOption = "",
+    response: ResponseOption = None,
     trace: TraceOption = None,
     chat: ChatOption = None,
+    refine: RefineOption = None,
     set_: SetOption = None,
     calibrated: CalibratedOption = False,
     json: Annotated[str, typer.Option(metavar="FILE", help="Write JSON; '-' prints it.")] = "",
     html: HtmlFileOption = None,
-    png: PngFileOption = None,
+    figure: FigureFileOption = None,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Inputs to print for each method.")] = 3,
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
@@ -65,25 +69,29 @@ def compare_command(
 ) -> None:
     """Compare methods on one response. Shows what each finds, what it costs, and how well they agree."""
     source = TraceSource(
-        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter
+        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter, family
     )
-    source.check()
-    check_outputs(html, png, json_file(json))
+    from ..methods.catalogue import parse_names, refine_all
+
+    names, options = refine_all(parse_names(methods), parse_settings(set_), refine)
+    check_outputs(html, figure, json_file(json))
+    asked = source.read(target)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..methods.comparison import compare
-        from ..methods.registry import parse_names
+        from ..methods.registry import find_method
         from ..report.comparison.console import show_comparison
         from ..report.documents import comparison_document
         from ..report.save import save
 
-        names, options = parse_names(methods), parse_settings(set_)
-        lvlm, frozen = source.open(report)
+        for name, chosen in options.items():
+            find_method(name).check(name, chosen)
+        lvlm, frozen = asked.open(report)
         comparison = compare(lvlm, frozen, names, target, calibrated=calibrated, options=options, progress=report)
         if not is_first_process():  # all have the same results
             return
         written = [save(comparison, html, "html")] if html else []
-        written += [save(comparison, png, "png")] if png else []
+        written += [save(comparison, figure, figure_form(figure))] if figure else []
         written += [save(comparison, place, "json")] if (place := json_file(json)) else []
     if json == STDOUT:
         print(jsonlib.dumps(comparison_document(comparison), ensure_ascii=False))
@@ -94,3 +102,6 @@ def compare_command(
     print_written(written)
     for reason in comparison.failures.values():
         print_note(reason)
+    for name, result in comparison.results.items():
+        for warning in result.details.get("warnings", []):
+            print_note(f"{name}: {warning}")

@@ -14,15 +14,16 @@ from .options import (
     DeviceOption,
     DtypeOption,
     ExampleOption,
+    FamilyOption,
+    FigureFileOption,
     HtmlFileOption,
     InputsArgument,
-    PngFileOption,
     QuietOption,
     ResponseOption,
     TargetOption,
     TraceOption,
 )
-from .outputs import STDOUT, check_outputs, json_file, print_written
+from .outputs import STDOUT, check_outputs, figure_form, json_file, print_written
 from .progress import spinner
 from .sources import TraceSource
 
@@ -38,15 +39,16 @@ def compare_models_command(
     first: Annotated[str, typer.Argument(metavar="A", help="A model, an adapter, or a folder with one.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another one that reads prompts in the same way.")],
     images_and_question: InputsArgument = None,
+    family: FamilyOption = "",
     method: Annotated[str, typer.Option(metavar="NAME", help="The method that both are explained with.")] = "vtrace",
     target: TargetOption = "response",
     example: ExampleOption = "",
-    response: ResponseOption = "",
+    response: ResponseOption = None,
     trace: TraceOption = None,
     chat: ChatOption = None,
     json: Annotated[str, typer.Option(metavar="FILE", help="Write JSON; '-' prints it.")] = "",
     html: HtmlFileOption = None,
-    png: PngFileOption = None,
+    figure: FigureFileOption = None,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Inputs to print.")] = 10,
     max_new_tokens: BudgetOption = 2048,
     dtype: DtypeOption = "",
@@ -54,10 +56,17 @@ def compare_models_command(
     quiet: QuietOption = False,
 ) -> None:
     """Explain one frozen response with two models: two rankings, and what moved. A generates the response."""
-    source = TraceSource(images_and_question, example, trace, chat, response, first, dtype, device, max_new_tokens)
-    source.check()
+    source = TraceSource(
+        images_and_question, example, trace, chat, response, first, dtype, device, max_new_tokens, family=family
+    )
+    from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..methods.catalogue import check_name
+
+    check_name(method)
     place = json_file(json)
-    check_outputs(html, png, place)
+    check_outputs(html, figure, place)
+    asked = source.read(target)
+    reach_checkpoint(second)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..methods.comparison import compare
@@ -67,14 +76,14 @@ def compare_models_command(
         from ..report.save import save
         from ..system.files import write_atomically
 
-        lvlm, frozen = source.open(report)
+        lvlm, frozen = asked.open(report)
         before, name = compare(lvlm, frozen, [method], target, progress=report), lvlm.name
         del lvlm  # only one of the models is in memory
         lvlm = replace(source, model=second).load(second, report)
         after = compare(lvlm, frozen, [method], target, progress=report)
         comparison = join_models(before, after, (name, lvlm.name))
         written = [save(comparison, html, "html")] if html else []
-        written += [save(comparison, png, "png")] if png else []
+        written += [save(comparison, figure, figure_form(figure))] if figure else []
         document = jsonlib.dumps(model_comparison_document(comparison), ensure_ascii=False)
         written += [write_atomically(place, lambda path: path.write_text(document, encoding="utf-8"))] if place else []
     if json == STDOUT:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..errors import InputError
-from .options import DeviceOption, DtypeOption, JsonOption, PngFileOption, QuietOption, SeedOption
+from .options import DeviceOption, DtypeOption, FigureFileOption, JsonOption, QuietOption, SeedOption
 from .outputs import check_outputs, print_note, print_written
 from .progress import progress_bar, spinner
 
@@ -26,7 +26,7 @@ Examples:\n
   vtrace explain --save-trace trace.json && vtrace credit --traces trace.json\n
   vtrace credit --traces rollouts.jsonl --model Qwen/Qwen3-VL-4B-Instruct --out weights.jsonl\n
   vtrace trace --limit 20 --out traces && vtrace credit --traces traces --source vtrace-ordered\n
-  vtrace credit --traces rollouts.jsonl --response 17 --png credit.png\n
+  vtrace credit --traces rollouts.jsonl --response 17 --figure credit.png\n
   vtrace credit --list
 """
 _REASONS = 10  # printed; the others are counted
@@ -72,7 +72,7 @@ def credit_command(
     response: Annotated[
         str, typer.Option(metavar="KEY", help="Response to show. Default: the first one that has credit.")
     ] = "",
-    png: PngFileOption = None,
+    figure: FigureFileOption = None,
     list_: Annotated[bool, typer.Option("--list", help="List sources and rules.")] = False,
     json: JsonOption = False,
     tokens_at_once: Annotated[
@@ -91,8 +91,15 @@ def credit_command(
         return
     if not traces:
         raise InputError("give the responses with --traces; sources and rules are listed by --list")
-    check_outputs(out, png)
+    from ..lvlm.checkpoint_source import reach_checkpoint
+
+    check_outputs(out, figure)
     _spare_inputs(out, traces)
+    for place in traces:
+        if not os.path.exists(place):
+            raise InputError(f"there is no file or folder {place}")
+    if model:
+        reach_checkpoint(model)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..credit.credit import Credit
@@ -100,8 +107,9 @@ def credit_command(
         from ..credit.stored_responses import find_responses, model_of
         from ..credit.weight_file import check_weight_file, write_weights
         from ..credit.weight_rows import CreditReport, credited_rows
-        from ..lvlm.load import find_dtype, load
-        from ..tracing.prompt import SYSTEM_PROMPT
+        from ..lvlm.dtypes import find_dtype
+        from ..lvlm.load import load
+        from ..tracing.defaults import SYSTEM_PROMPT
 
         credit = Credit(source, cast("RuleName", rule), share, boost, seed, tokens_at_once)
         if out:
@@ -117,8 +125,8 @@ def credit_command(
         written = [write_weights(out, rows)] if out else []
         deque(rows, maxlen=0)  # without a file, only to be shown
     _print_left_out(found)
-    if png and shown.row:
-        written.append(draw_credit(shown.row, png))
+    if figure and shown.row:
+        written.append(draw_credit(shown.row, figure))
     if json:
         print(jsonlib.dumps(found.summary(), indent=1, ensure_ascii=False))
     else:

@@ -15,7 +15,7 @@ from ..errors import InputError
 
 if TYPE_CHECKING:
     from ..benchmarks.benchmark import Benchmark
-    from ..faithfulness.plan import EvaluationPlan
+    from ..faithfulness.plan import ResponsePlan
     from ..faithfulness.workers import Workers
     from ..scheduling.scheduler import Notice
     from ..scheduling.tasks import Pool, WorkerRecipe
@@ -49,7 +49,7 @@ WorkerLogsOption = Annotated[bool, typer.Option("--worker-logs", help="Show what
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The options that say where an evaluation runs."""
+    """The options that say where the work is done."""
 
     workers: int
     engine: EngineName | None
@@ -70,7 +70,7 @@ class EngineChoice:
 
     @contextmanager
     def open(
-        self, recipe: WorkerRecipe, device: str, benchmark: Benchmark, plan: EvaluationPlan, items: int, notice: Notice
+        self, recipe: WorkerRecipe, device: str, benchmark: Benchmark, plan: ResponsePlan, items: int, notice: Notice
     ) -> Iterator[Workers]:
         """Workers for this many items. Ctrl-C once lets them finish what they are working on, twice stops them."""
         from ..faithfulness.workers import Workers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,8 @@ from .engines import (
 from .events import EvaluationEvents
 from .options import (
     BatchOption,
+    BenchmarkBudgetOption,
     BlurOption,
-    BudgetOption,
     CalibratedOption,
     ConcurrencyOption,
     DataOption,
@@ -33,6 +34,7 @@ from .options import (
     LimitOption,
     MethodsOption,
     QuietOption,
+    RefineOption,
     SamplesOption,
     SeedOption,
     ServedModelOption,
@@ -53,11 +55,13 @@ Examples:\n
   vtrace evaluate --limit 20\n
   vtrace evaluate --benchmark mmstar --model Qwen/Qwen3-VL-8B-Instruct --methods all\n
   vtrace evaluate --benchmark mmmu --data data/MMMU --model Qwen/Qwen3-VL-8B-Instruct\n
+  vtrace evaluate --model smollm2 --benchmark facts --methods vtrace,ifr,random --limit 20 --out runs/facts\n
   vtrace evaluate --benchmark mine.jsonl --methods vtrace,ifr\n
   vtrace trace --limit 20 --out traces && vtrace evaluate --traces traces --methods all\n
   vtrace evaluate --benchmark mmstar --samples samples_mmstar.jsonl --system 'You are a helpful assistant.'\n
   vtrace evaluate --methods vtrace,ifr,rollout,random --target response,answer --out runs/first\n
   vtrace evaluate --methods flowtracer --set flowtracer.mode=flow --out runs/flow\n
+  vtrace evaluate --methods vtrace,ifr --refine 32 --out runs/refined\n
   vtrace evaluate --workers 8 --out runs/first     (eight processes; on a machine with GPUs, one GPU each)\n
   vtrace evaluate --engine ray --workers 64 --gpus-per-worker 1 --address 10.0.0.1:6379 --out runs/first\n
   vtrace evaluate --shard 2/4 --out runs/first     (the second of four machines, in the same folder)
@@ -85,9 +89,10 @@ def evaluate_command(
     blur: BlurOption = None,
     steps: Annotated[int, typer.Option(metavar="N", min=1, help="Number of steps in a perturbation curve.")] = 20,
     calibrated: CalibratedOption = False,
+    refine: RefineOption = None,
     set_: SetOption = None,
     seed: SeedOption = 0,
-    max_new_tokens: BudgetOption = 2048,
+    max_new_tokens: BenchmarkBudgetOption = None,
     system: SystemOption = None,
     batch: BatchOption = 16,
     endpoint: EndpointOption = "",
@@ -116,42 +121,47 @@ def evaluate_command(
         raise InputError("--traces and --endpoint are mutually exclusive")
     if server and not where.in_this_process:
         raise InputError("workers do not ask an endpoint; freeze responses with vtrace trace, then use --traces")
-    with spinner(quiet) as report:
-        report(0, 0, "Loading PyTorch and transformers")
-        from ..benchmarks.registry import open_benchmark
-        from ..faithfulness.plan import EvaluationPlan, check_targets
-        from ..faithfulness.run import chosen_items, evaluate, evaluate_on
-        from ..faithfulness.store import read_reasons
-        from ..faithfulness.traces import read_traces
-        from ..faithfulness.worker import evaluation_recipe
-        from ..lvlm.load import find_dtype, load
-        from ..methods.registry import parse_names
-        from ..tracing.prompt import SYSTEM_PROMPT
+    from ..benchmarks.registry import open_benchmark
+    from ..faithfulness.plan import EvaluationPlan, check_targets
+    from ..faithfulness.traces import read_traces
+    from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..lvlm.dtypes import find_dtype
+    from ..methods.catalogue import parse_names, refine_all
 
-        frozen = read_traces(traces).settings if traces else None
-        model = model or (frozen["model"] if frozen else "pinhole")
-        benchmark = benchmark or (frozen["benchmark"] if frozen else "shapes")
-        if system is None:
-            system = frozen["system"] if frozen else SYSTEM_PROMPT
-        plan = EvaluationPlan(
-            methods=tuple(parse_names(methods)),
-            targets=check_targets(split_names(target)),
-            seed=seed,
-            blur=blur,
-            steps=steps,
-            calibrated=calibrated,
-            options=parse_settings(set_),
-            max_new_tokens=frozen["max_new_tokens"] if frozen else max_new_tokens,
-            system=system,
-            batch=batch,
-        )
-        plan.check()
-        part = parse_shard(shard)
+    frozen = read_traces(traces).settings if traces else None
+    model = model or (frozen["model"] if frozen else "pinhole")
+    benchmark = benchmark or (frozen["benchmark"] if frozen else "shapes")
+    names, options = refine_all(parse_names(methods), parse_settings(set_), refine)
+    plan = EvaluationPlan(
+        methods=tuple(names),
+        targets=check_targets(split_names(target)),
+        seed=seed,
+        blur=blur,
+        steps=steps,
+        calibrated=calibrated,
+        options=options,
+        batch=batch,
+    )
+    part = parse_shard(shard)
+    reach_checkpoint(model)
+    with spinner(quiet) as report:
         report(0, 0, f"Opening {benchmark}")
         chosen = open_benchmark(benchmark, data, samples)
+        plan = replace(
+            plan,
+            max_new_tokens=frozen["max_new_tokens"] if frozen else max_new_tokens or chosen.max_new_tokens,
+            system=system if system is not None else frozen["system"] if frozen else chosen.system,
+        )
         for file, reason in chosen.lost:
             print_note(f"skipping {file}: {reason}")
         place = out or Path("runs") / f"{chosen.name}-{Path(model).name}"
+        report(0, 0, "Loading PyTorch and transformers")
+        from ..faithfulness.run import chosen_items, evaluate, evaluate_on
+        from ..faithfulness.store import read_reasons
+        from ..faithfulness.worker import evaluation_recipe
+        from ..lvlm.load import load
+
+        plan.check()
         if where.in_this_process:
             report(0, 0, f"Loading {model}")
             lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
@@ -166,7 +176,7 @@ def evaluate_command(
         items = len(chosen_items(chosen, limit, part))
         with (
             events.progress() as report,
-            where.open(recipe, device, chosen, plan, items, events.worker) as opened,
+            where.open(recipe, device, chosen, plan.responses, items, events.worker) as opened,
         ):
             report(0, items, f"starting {min(workers, items)} workers")
             path = evaluate_on(opened, chosen, plan, place, limit=limit, shard=part, traces=traces, progress=report)

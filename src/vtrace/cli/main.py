@@ -88,6 +88,8 @@ def _root(
 
 def main() -> None:
     """Entry point. Errors that the user can act on become one line and an exit code."""
+    if os.environ.get("COLUMNS", "1").strip("0") == "":  # a terminal without a width: tables would have no text
+        del os.environ["COLUMNS"]
     try:
         _quieten()
         code = app(standalone_mode=False) or 0

@@ -11,9 +11,11 @@ METHODS_EXAMPLE = "Example:  vtrace methods --json | jq '.ifr.options'"
 
 def methods_command(json: JsonOption = False) -> None:
     """List the attribution methods. Shows what each measures, its cost, and its status."""
-    from ..methods.registry import METHODS
+    from ..methods.catalogue import CATALOGUE
 
     if json:
+        from ..methods.registry import METHODS  # options are keywords of functions that need PyTorch
+
         facts = {
             name: {
                 "about": m.about,
@@ -33,7 +35,7 @@ def methods_command(json: JsonOption = False) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("method", "what it measures", "forward passes", "status"):
         table.add_column(title, no_wrap=title == "method")
-    for name, m in METHODS.items():
+    for name, m in CATALOGUE.items():
         table.add_row(name, m.about, m.cost, m.status)
     Console().print(table)
     print("Options and defaults: vtrace methods --json. Formulas and limits: docs/methods")

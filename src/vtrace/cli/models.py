@@ -12,8 +12,9 @@ MODELS_EXAMPLE = "Example:  vtrace models --json | jq '.image_text_types[] | sel
 def models_command(json: JsonOption = False) -> None:
     """List supported model families and how each was verified, and all other image-text model types of the installed
     transformers with the reason why not."""
-    from ..lvlm.checkpoint import EMBEDDED
+    from ..lvlm.checkpoint_source import EMBEDDED
     from ..lvlm.families.supported import FAMILIES, image_text_types
+    from ..lvlm.pretrained import PACKAGED
 
     types = image_text_types()
     if json:
@@ -21,6 +22,7 @@ def models_command(json: JsonOption = False) -> None:
             "families": [{"name": f.name, "model_types": list(f.model_types), "status": f.status} for f in FAMILIES],
             "image_text_types": [one._asdict() for one in types],
             "embedded": list(EMBEDDED),
+            "packaged": {name: model.requirement for name, model in PACKAGED.items()},
         }
         print(jsonlib.dumps(facts, indent=1))
         return
@@ -42,4 +44,6 @@ def models_command(json: JsonOption = False) -> None:
     count = sum(one.supported for one in types)
     print(f"{count} of {len(types)} image-text model types of the installed transformers are supported.")
     print(f"Embedded models: {', '.join(EMBEDDED)}")
+    for name, model in PACKAGED.items():
+        print(f"Pretrained, from the PyPI package {model.requirement}: {name}")
     print("Memory and passes of a model: vtrace doctor --model NAME")

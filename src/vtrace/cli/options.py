@@ -11,19 +11,27 @@ from ..errors import InputError
 from ..system.json_reader import parse_json
 from ..system.option_check import MOST_SEED
 from ..system.processes import process_count
+from .outputs import FIGURE_ENDINGS, ending
 
 if TYPE_CHECKING:
     from ..faithfulness.store import Shard
     from ..tracing.endpoint import Endpoint
 
-_MODEL = "Hub id (or id@revision), folder, or embedded model: pinhole or pinhole-internvl."
+_MODEL = "Hub id (or id@revision), folder, embedded model (pinhole, pinhole-internvl), or smollm2."
 _METHODS = "Comma-separated method names (see: vtrace methods), or a group: instant, quick, all."
 _SETTING = "METHOD.OPTION=VALUE"
 _FRACTION = "FRACTION"
 SPLIT = "tensor-parallel"  # the device of `load` that splits a model
 
 
-def _one_process(device: str) -> str:
+def _known_dtype(dtype: str) -> str:
+    from ..lvlm.dtypes import find_dtype
+
+    find_dtype(dtype)
+    return dtype
+
+
+def one_process(device: str) -> str:
     if device == SPLIT:
         raise InputError(f"--device {SPLIT} works with: vtrace explain, vtrace compare; use --device auto here")
     return device
@@ -51,6 +59,14 @@ AdapterOption = Annotated[
     str,
     typer.Option("--adapter", metavar="ADAPTER", help="Folder or hub id with a PEFT adapter for the model."),
 ]
+FamilyOption = Annotated[
+    str,
+    typer.Option(
+        "--family",
+        metavar="auto",
+        help="auto: find out where the model's image tokens look by probing, if no family file describes it.",
+    ),
+]
 InputsArgument = Annotated[list[str] | None, typer.Argument(metavar="IMAGE… QUESTION", show_default=False)]
 TargetOption = Annotated[
     str,
@@ -58,15 +74,15 @@ TargetOption = Annotated[
         "--target",
         "-t",
         metavar="TARGET",
-        help="Part of the response to explain: response, answer, reasoning, 'sentence 2', '\"a phrase\"', "
-        "'/a regex/', or 'tokens 5-12'.",
+        help="Part of the response to explain: response, answer, reasoning, 'sentence 2', 'a phrase', '/a regex/', or "
+        "'tokens 5-12'.",
     ),
 ]
 ExampleOption = Annotated[
     str, typer.Option("--example", metavar="NAME", help="Explain this embedded example, such as test-7.")
 ]
 ResponseOption = Annotated[
-    str, typer.Option("--response", metavar="TEXT", help="Explain this response instead of generating one.")
+    str | None, typer.Option("--response", metavar="TEXT", help="Explain this response instead of generating one.")
 ]
 TraceOption = Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Explain a saved trace (.json).")]
 ChatOption = Annotated[
@@ -79,6 +95,15 @@ ChatOption = Annotated[
 ]
 BudgetOption = Annotated[
     int, typer.Option("--max-new-tokens", metavar="N", min=1, help="Maximum length of a response, in tokens.")
+]
+BenchmarkBudgetOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-new-tokens",
+        metavar="N",
+        min=1,
+        help="Maximum length of a response, in tokens. Default: the benchmark's (2048; 16 for facts).",
+    ),
 ]
 MemoryOption = Annotated[
     str,
@@ -96,12 +121,31 @@ OfferedMethodsOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar=_SETTING, help="Set an option of a method; repeatable.")
 ]
+RefineOption = Annotated[
+    int | None,
+    typer.Option(
+        "--refine",
+        metavar="N",
+        min=1,
+        help="Hide the N strongest inputs of every method one at a time, and score them by the log-likelihood that the "
+        "response loses: N + 1 more forward passes.",
+    ),
+]
 CalibratedOption = Annotated[bool, typer.Option("--calibrated", help="Calibrate every method, as stage 3 does.")]
 _BENCHMARK = "Benchmark to use (see: vtrace benchmarks), or your own CSV file, JSONL file or folder."
 BenchmarkOption = Annotated[str, typer.Option("--benchmark", "-b", metavar="NAME", help=_BENCHMARK)]
 EvaluatedBenchmarkOption = Annotated[
     str,
     typer.Option("--benchmark", "-b", metavar="NAME", help=f"{_BENCHMARK} Default: shapes, or that of --traces."),
+]
+ExplainedBenchmarkOption = Annotated[
+    str,
+    typer.Option(
+        "--benchmark",
+        "-b",
+        metavar="NAME",
+        help="Explain every question of a benchmark, or of your own CSV file, JSONL file or folder.",
+    ),
 ]
 DataOption = Annotated[
     Path | None,
@@ -157,15 +201,31 @@ SeedOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HtmlFileOption = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write the interactive viewer as one HTML file.")
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write the interactive viewer as one HTML file.",
+        callback=ending(".html", ".htm"),
+    ),
 ]
-PngFileOption = Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Write a figure as PNG.")]
+FigureFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--figure",
+        "--png",
+        metavar="FILE",
+        help="Write a figure: .png, or .pdf or .svg for a paper.",
+        callback=ending(*FIGURE_ENDINGS),
+    ),
+]
 DtypeOption = Annotated[
     str,
     typer.Option(
         "--dtype",
         metavar="DTYPE",
         help="float32, bfloat16, float16, int8 or int4. Default: float32 on a CPU, else the checkpoint's own.",
+        callback=_known_dtype,
     ),
 ]
 DeviceOption = Annotated[
@@ -173,8 +233,8 @@ DeviceOption = Annotated[
     typer.Option(
         "--device",
         metavar="DEVICE",
-        help="cpu, cuda, cuda:1, or auto for all GPUs. Default: a GPU if there is one, else the CPU.",
-        callback=_one_process,
+        help="cpu, cuda, cuda:1, mps, xpu, or auto for all GPUs. Default: a GPU if there is one, else the CPU.",
+        callback=one_process,
     ),
 ]
 SplitDeviceOption = Annotated[
@@ -182,8 +242,8 @@ SplitDeviceOption = Annotated[
     typer.Option(
         "--device",
         metavar="DEVICE",
-        help="cpu, cuda, cuda:1, auto for all GPUs, or tensor-parallel to split the model over the processes of "
-        "torchrun. Default: a GPU if there is one, else the CPU.",
+        help="cpu, cuda, cuda:1, mps, xpu, auto for all GPUs, or tensor-parallel to split the model over the processes "
+        "of torchrun. Default: a GPU if there is one, else the CPU.",
         callback=_split_or_one_process,
     ),
 ]

@@ -74,16 +74,22 @@ def serve_command(
     quiet: QuietOption = False,
 ) -> None:
     """Start a local web application with an HTTP interface. Ask a question and see what the answer relies on."""
+    from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..methods.catalogue import parse_names
+
     _check(token, runs, grace)
+    names, chosen = model or ["pinhole"], parse_names(methods)
+    for name in names:
+        reach_checkpoint(name)
     with ExitStack() as opened:
         opened.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _stop))
         with spinner(quiet) as report:
             report(0, 0, "Loading PyTorch and transformers")
-            from ..lvlm.checkpoint import find_checkpoint, read_config
+            from ..lvlm.checkpoint import read_config
+            from ..lvlm.dtypes import find_dtype
             from ..lvlm.families.supported import family_of
             from ..lvlm.hub import fetch_checkpoint
-            from ..lvlm.load import find_dtype, load
-            from ..methods.registry import parse_names
+            from ..lvlm.load import load
             from ..serve.evaluation_runs import EvaluationRuns
             from ..serve.history import History
             from ..serve.model_cache import ModelCache
@@ -98,12 +104,10 @@ def serve_command(
                 grace=grace,
                 new_tokens=max_new_tokens,
             )
-            names = model or ["pinhole"]
             for name in names[1:]:  # the first one is loaded immediately
-                checkpoint = find_checkpoint(name)
+                checkpoint = reach_checkpoint(name)
                 family_of(read_config(checkpoint, name), name)
                 fetch_checkpoint(checkpoint)
-            chosen = parse_names(methods)
             listening = opened.enter_context(take_address(host, port))
             history = opened.enter_context(closing(History(_store(store), keep * 10**6)))
             models = ModelCache(names, lambda name: load(name, dtype=find_dtype(dtype), device=device or None))

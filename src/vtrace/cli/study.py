@@ -52,15 +52,19 @@ def study_command(
     if name == "list":
         _print_studies()
         return
+    from ..benchmarks.registry import find_benchmark
+    from ..lvlm.checkpoint_source import reach_checkpoint
+
+    chosen = find_benchmark(benchmark, data)
+    reach_checkpoint(model)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
-        from ..benchmarks.registry import find_benchmark
-        from ..lvlm.load import find_dtype, load
+        from ..lvlm.dtypes import find_dtype
+        from ..lvlm.load import load
         from ..studies.registry import find_study
         from ..studies.run import run_study
 
         find_study(name)  # before any model is loaded
-        chosen = find_benchmark(benchmark, data)
         report(0, 0, f"Loading {model}")
         lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
     with progress_bar(quiet) as report:

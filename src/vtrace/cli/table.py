@@ -10,7 +10,7 @@ import typer
 from ..errors import InputError
 from ..system.files import write_atomically
 from .options import split_names
-from .outputs import check_outputs, print_written
+from .outputs import check_outputs, print_note, print_written
 
 TABLE_EXAMPLES = """
 Examples:\n
@@ -84,6 +84,9 @@ def table_command(
         if place and any(raw_rows(run, rows) for run in found):
             write_atomically(place, lambda file, rows=rows: export_parquet(found, rows, file))  # type: ignore[misc]
             print_written([place])
+    if format == "csv":  # the other formats have a place for notes
+        for name, subset in summary.empty:
+            print_note(f"{name}: no rows for {subset} answers, because no compared item has one")
     if out:
         print_written([write_atomically(out, lambda file: file.write_text(text, "utf-8"))])
     else:

@@ -11,8 +11,8 @@ import typer
 
 from .options import (
     BatchOption,
+    BenchmarkBudgetOption,
     BenchmarkOption,
-    BudgetOption,
     ConcurrencyOption,
     DataOption,
     DeviceOption,
@@ -58,7 +58,7 @@ def trace_command(
     concurrency: ConcurrencyOption = 8,
     timeout: TimeoutOption = 600.0,
     batch: BatchOption = 16,
-    max_new_tokens: BudgetOption = 2048,
+    max_new_tokens: BenchmarkBudgetOption = None,
     system: SystemOption = None,
     json: JsonOption = False,
     dtype: DtypeOption = "",
@@ -70,20 +70,23 @@ def trace_command(
     With --endpoint, a server generates the responses and --model says whose tokens they are; no weights are loaded.
     """
     server = parse_endpoint(endpoint, served_model, concurrency, timeout)
+    from ..benchmarks.registry import open_benchmark
+    from ..lvlm.checkpoint_source import reach_checkpoint
+
+    part = parse_shard(shard)
+    reach_checkpoint(model)
     with spinner(quiet) as report:
+        report(0, 0, f"Opening {benchmark}")
+        chosen = open_benchmark(benchmark, data, samples)
         report(0, 0, "Loading PyTorch and transformers")
-        from ..benchmarks.registry import open_benchmark
         from ..faithfulness.freeze import freeze_responses
         from ..faithfulness.plan import ResponsePlan
         from ..faithfulness.run import chosen_items
         from ..faithfulness.traces import summarise_traces
-        from ..lvlm.load import find_dtype, load, load_without_weights
-        from ..tracing.prompt import SYSTEM_PROMPT
+        from ..lvlm.dtypes import find_dtype
+        from ..lvlm.load import load, load_without_weights
 
-        part = parse_shard(shard)
-        plan = ResponsePlan(max_new_tokens, SYSTEM_PROMPT if system is None else system, batch)
-        report(0, 0, f"Opening {benchmark}")
-        chosen = open_benchmark(benchmark, data, samples)
+        plan = ResponsePlan(max_new_tokens or chosen.max_new_tokens, chosen.system if system is None else system, batch)
         numbers = chosen_items(chosen, limit, part)
         place = out or Path("traces") / f"{chosen.name}-{Path(model).name}"
         report(0, 0, f"Loading {model}")

@@ -16,6 +16,7 @@ from .options import (
     DeviceOption,
     DtypeOption,
     ExampleOption,
+    FamilyOption,
     HtmlFileOption,
     InputsArgument,
     QuietOption,
@@ -25,7 +26,7 @@ from .options import (
     TracedModelOption,
     TraceOption,
 )
-from .outputs import STDOUT, check_outputs, json_file, print_written
+from .outputs import STDOUT, check_outputs, json_file, print_note, print_written
 from .progress import spinner
 from .sources import TraceSource
 
@@ -60,9 +61,10 @@ def verify_command(
     images_and_question: InputsArgument = None,
     method: Annotated[str, typer.Option(metavar="NAME", help="Method to verify (see: vtrace methods).")] = "vtrace",
     model: TracedModelOption = "",
+    family: FamilyOption = "",
     target: TargetOption = "response",
     example: ExampleOption = "",
-    response: ResponseOption = "",
+    response: ResponseOption = None,
     trace: TraceOption = None,
     chat: ChatOption = None,
     setting: SettingOption = "joint",
@@ -79,20 +81,27 @@ def verify_command(
     quiet: QuietOption = False,
 ) -> None:
     """Verify an explanation: hide the evidence it names, ask the model again, and show what changes."""
-    source = TraceSource(images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens)
-    source.check()
+    source = TraceSource(
+        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, family=family
+    )
+    from ..methods.catalogue import check_name
+    from ..system.option_check import check_option
+    from ..types import Setting
+
+    check_name(method)
+    check_option("setting", setting, Setting)
     check_outputs(html, json_file(json))
+    asked = source.read(target)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..attribution.findings.verification_document import verification_document
-        from ..methods.registry import find_method, keeps_layers, run_method
+        from ..methods.registry import keeps_layers, run_method
         from ..methods.session import TraceSession
         from ..report.save import save
         from ..system.files import write_atomically
         from ..tracing.targets import find_target
 
-        find_method(method)
-        lvlm, frozen = source.open(report)
+        lvlm, frozen = asked.open(report)
         found = find_target(frozen, target)
         report(0, 0, f"Explaining with {method}")
         session = TraceSession.open(lvlm, frozen, keep_layers=keeps_layers([method]))
@@ -114,6 +123,8 @@ def verify_command(
 
         show_verification(verification, Console())
     print_written(written)
+    for note in attribution.warnings:
+        print_note(note)
 
 
 def verify_announced(lvlm: Lvlm, attribution: Attribution, report: Progress, **options: Any) -> Verification:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from itertools import pairwise
 from typing import get_args
 
 from ..benchmarks.grading import grade, read_letter, tidy_answer
@@ -20,7 +21,7 @@ from ..types import AnswerKind, Example, Gold
 
 _MOST_WORDS = 5  # a longer text can be said in too many ways to compare it word for word
 _LONGEST = 200  # characters of an answer that is not an option
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile("</?answer>", re.IGNORECASE)
 _LETTER = re.compile(r"[(\[{]?\s*([A-Ja-j])\s*[)\]}]?[.:]?")
 _SEVERAL_LETTERS = re.compile(r"[A-J](?:\s*(?:,|;|&|/|\band\b)?\s*[A-J])+")
 _PHRASE = re.compile(r"(?=.*[^\W\d_])[\w\s'’.,:&%/()-]+|\d+(?::\d+)+", re.DOTALL)  # words, or 3:45
@@ -33,12 +34,18 @@ def infer_gold(question: str, answer: str, formulas: bool = False) -> Gold | Non
     With `formulas`, an answer that is neither a number nor words, such as an equation, is graded too: only the same
     formula, written the same way, is correct.
     """
-    tagged = _TAGGED.findall(answer)
-    text = tidy_answer(tagged[-1] if tagged else answer)
+    text = tidy_answer(_tagged(answer) or answer)
     gold = _infer(inline_options(question), text, formulas) if text else None
     if gold is None or grade(Example((), question, gold=gold), text) != "correct":
         return None
     return gold
+
+
+def _tagged(answer: str) -> str:
+    """What stands between the last pair of tags; empty if there is none."""
+    tags = list(_TAG.finditer(answer))
+    pairs = [(one, two) for one, two in pairwise(tags) if len(one[0]) < len(two[0])]
+    return answer[pairs[-1][0].end() : pairs[-1][1].start()] if pairs else ""
 
 
 def _infer(options: tuple[str, ...], text: str, formulas: bool) -> Gold | None:

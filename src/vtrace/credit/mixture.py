@@ -22,7 +22,7 @@ from ..benchmarks.benchmark import LostFile
 from ..benchmarks.readers.rows import unique_keys
 from ..errors import InputError, VTraceError, first_line
 from ..system.files import check_writable, write_atomically
-from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.defaults import SYSTEM_PROMPT
 from ..types import Progress, silent
 from .left_out import RowsLeftOut
 from .mixture_rows import DamagedFile, MixtureSource, UnusableRow, check_file, stored_rows, training_item

@@ -1,7 +1,7 @@
 """Rows of the paper's two training datasets: their columns, and which of them a reward can be given for.
 
-Columns and sizes are those that public programs read from the datasets (docs/credit-data.md lists them); the files
-themselves were not seen here. So a column may have one of several names, and a file without it is refused.
+Columns and sizes are those that public programs read from the datasets (docs/how-to/credit-data.md lists them); the
+files themselves were not seen here. So a column may have one of several names, and a file without it is refused.
 """
 
 from __future__ import annotations
@@ -158,10 +158,16 @@ def _encoded(cell: object, folder: Path) -> bytes:
     """The encoded picture of a cell, after decoding it once to see that it can be."""
     content = (cell.get("bytes") or cell.get("path")) if isinstance(cell, Mapping) else cell
     try:
-        data = content if isinstance(content, bytes) else (folder / str(content)).read_bytes()
+        data = content if isinstance(content, bytes) else _picture_file(folder / str(content))
         decode_picture(data)
     except (InputError, OSError, ValueError) as error:
         raise UnusableRow(
             "picture too narrow" if isinstance(error, ThinPictureError) else "unreadable picture"
         ) from error
     return data
+
+
+def _picture_file(path: Path) -> bytes:
+    if not path.is_file():  # a device may have no end
+        raise InputError(f"there is no picture at {path}")
+    return path.read_bytes()

@@ -20,12 +20,13 @@ from ..report.shaded_figure import (
     TextRuler,
     draw_ramp,
     ruler,
-    write_png,
+    write_figure,
     write_word,
 )
 from ..report.shaded_text import backdrop, facts_table
 from ..report.wording import percent
 from ..system.files import write_atomically
+from ..system.fonts import drawn_in
 from ..system.text_colours import FAINT, INK
 from .weight_rows import WeightRow
 
@@ -107,11 +108,16 @@ def _legend_text(row: WeightRow) -> Text:
 
 def draw_credit(row: WeightRow, path: Path) -> Path:
     """Write the figure as PNG."""
-    return write_atomically(path, lambda file: write_png(credit_figure(row), file, dpi=150))
+    return write_atomically(path, lambda file: write_figure(credit_figure(row), file, dpi=150))
 
 
 def credit_figure(row: WeightRow) -> Figure:
     """Title, tokens and legend; as tall as the response is long."""
+    with drawn_in([*(token.text for token in shaded_tokens(row)), row["model"]]):
+        return _figure(row)
+
+
+def _figure(row: WeightRow) -> Figure:
     lines = list(_layout(shaded_tokens(row), _WIDTH - 2 * MARGIN, ruler()))
     hidden = sum(map(len, lines[MOST_LINES:]))
     lines = lines[:MOST_LINES]

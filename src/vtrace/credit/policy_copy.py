@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError
-from ..lvlm.load import find_dtype, load
+from ..lvlm.dtypes import find_dtype
+from ..lvlm.load import load
 from ..lvlm.model import Lvlm
 from .policy import policy_of
 

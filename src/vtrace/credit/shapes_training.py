@@ -20,7 +20,7 @@ from ..benchmarks.shapes.sample import Sample, sample
 from ..benchmarks.shapes.scene import NURSERY, Split, World
 from ..errors import InputError
 from ..pinhole.accuracy import BATCH, respond
-from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.defaults import SYSTEM_PROMPT
 from ..types import Gold
 from .gold import gold_to_json
 from .policy import undisturbed

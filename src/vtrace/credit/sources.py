@@ -25,6 +25,7 @@ from ..lvlm.model import Lvlm
 from ..methods.flowtracer import add_attention, capacity_of, layer_range, reach_of
 from ..methods.ordered import flows_into_predictors, received_flow
 from ..system.threads import side_by_side
+from ..system.wide_numbers import wide_device
 from .rollouts import Part, Rollout
 
 
@@ -56,8 +57,8 @@ def _vtrace(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
 
 
 def _siblings(lvlm: Lvlm, rollouts: Sequence[Rollout]) -> SiblingMatrices:
-    first = rollouts[0]
-    return SiblingMatrices([len(r) for r in rollouts], first.prompt_length, _centred(lvlm, first), lvlm.device)
+    first, device = rollouts[0], wide_device(lvlm.device)
+    return SiblingMatrices([len(r) for r in rollouts], first.prompt_length, _centred(lvlm, first), device)
 
 
 def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Triangle) -> ResponseScores:
@@ -68,8 +69,7 @@ def _all_paths(lvlm: Lvlm, rollout: Rollout, pairwise: Triangle) -> ResponseScor
 
 def _ordered(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
     layers: list[list[Layer]] = []  # one layer of all rollouts after the other
-    with torch.no_grad(), lvlm.seam.capture_batch(layers.append, part.lengths):
-        lvlm.seam.decoder(**part.arguments)
+    lvlm.seam.read_layers(part.arguments, layers.append, part.lengths)
 
     def flow(row: int) -> ResponseScores:
         rollout = part.rollouts[row]
@@ -87,7 +87,7 @@ def _ordered(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
 def _attention_flow(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
     if lvlm.seam.hybrid:
         raise ModelError("this source needs softmax attention in all layers, and this model is a hybrid; use vtrace")
-    totals = [torch.zeros(size, size, device=lvlm.device) for size in part.padded_lengths]
+    totals = [torch.zeros(size, size, device=wide_device(lvlm.device)) for size in part.padded_lengths]
     chosen = layer_range(len(lvlm.seam.decoder.layers))
 
     def add(group: int, layers: Sequence[Layer]) -> None:
@@ -104,7 +104,7 @@ def _attention_flow(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
             total[shared, shared] = totals[rows.start][shared, shared]
     found = []
     for rollout, total in zip(part.rollouts, totals, strict=True):
-        answer = torch.tensor(rollout.target.receivers(), device=lvlm.device)
+        answer = torch.tensor(rollout.target.receivers(), device=wide_device(lvlm.device))
         capacity = capacity_of(total[: len(rollout), : len(rollout)], len(chosen))
         found.append(_of_positions(lvlm, rollout, reach_of(capacity, answer).cpu().numpy()))
     return found
@@ -151,8 +151,7 @@ def _read_layers(lvlm: Lvlm, part: Part, consume: Callable[[int, Sequence[Layer]
     def hand_over(layers: list[Layer]) -> None:
         side_by_side(lambda group: consume(group, layers[part.groups[group]]), range(len(part.groups)), lvlm.device)
 
-    with torch.no_grad(), lvlm.seam.capture_batch(hand_over, part.padded_lengths):
-        lvlm.seam.decoder(**part.arguments)
+    lvlm.seam.read_layers(part.arguments, hand_over, part.padded_lengths)
 
 
 def _log_probabilities(lvlm: Lvlm, part: Part) -> Iterator[Tensor]:

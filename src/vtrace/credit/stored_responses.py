@@ -19,10 +19,10 @@ from ..faithfulness.response_row import fingerprint
 from ..faithfulness.store import FrozenResponse
 from ..faithfulness.traces import TRACE_FILES, read_traces
 from ..lvlm.model import Lvlm
-from ..report.documents import read_trace
+from ..report.trace_document import read_trace
+from ..tracing.defaults import SYSTEM_PROMPT
 from ..tracing.example import tidy
 from ..tracing.generate import retrace, trace
-from ..tracing.prompt import SYSTEM_PROMPT
 from ..tracing.reply import Reply
 from ..types import Trace
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.defaults import SYSTEM_PROMPT
 from ..types import Gold
 from .gold import gold_to_json
 

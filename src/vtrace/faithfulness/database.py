@@ -24,9 +24,17 @@ class Database:
         schema: tables of a new file.
         version: of the schema; a file of another version is refused.
         settings: what everything in the file has in common.
+        added: columns that were added to tables without a new version, by table: name and type.
     """
 
-    def __init__(self, path: Path, schema: str, version: int, settings: Mapping[str, Any]):
+    def __init__(
+        self,
+        path: Path,
+        schema: str,
+        version: int,
+        settings: Mapping[str, Any],
+        added: Mapping[str, tuple[str, str]] | None = None,
+    ):
         self.path = path
         self._lock = locked(path)
         try:
@@ -37,20 +45,28 @@ class Database:
             raise
         try:
             self._open(schema, version, settings)
+            self._add_columns(added or {})
         except BaseException:
             self.close()
             raise
 
     def _open(self, schema: str, version: int, settings: Mapping[str, Any]) -> None:
         with readable(self.path):
-            self.connection.execute("PRAGMA journal_mode = WAL")
             if not self.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 with self.connection:  # if creation is interrupted, the file stays empty
                     self.connection.executescript(f"BEGIN; {_META} {schema}")
                     self.connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(version),))
                     self.connection.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
             before = read_settings(self.connection, self.path, version)
+            self.connection.execute("PRAGMA journal_mode = WAL")  # not before it is known to be ours
         check_settings(self.path, before, settings)
+
+    def _add_columns(self, added: Mapping[str, tuple[str, str]]) -> None:
+        for table, (column, kind) in added.items():
+            known = [name for _, name, *_ in self.fetch(f"PRAGMA table_info({table})")]
+            if column not in known:
+                with self.transaction() as connection:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -100,6 +116,8 @@ def insert_row(connection: sqlite3.Connection, table: str, row: Mapping[str, obj
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
+    if not path.is_file():  # to open a pipe would wait for ever
+        raise InputError(f"{path} is not a regular file; move it away")
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 

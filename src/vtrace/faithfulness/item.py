@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -26,9 +26,9 @@ from ..tracing.reply import Reply
 from ..tracing.targets import find_target
 from ..types import Example, Trace
 from .curves import Curve
-from .evidence import captured_dependence, evidence_positions, localisation
-from .likelihoods import CurveKind, ResponseLikelihoods, hideable_positions
-from .plan import EvaluationPlan, item_seed
+from .evidence import captured_dependence, evidence_positions, localisation, other_positions
+from .likelihoods import CurveKind, ResponseLikelihoods, hideable_positions, measured_settings
+from .plan import EvaluationPlan, ResponsePlan, item_seed
 from .response_row import fingerprint
 from .rows import (
     CurveRow,
@@ -72,7 +72,7 @@ class Attributed(NamedTuple):
 
 
 def freeze_item(
-    lvlm: Lvlm, benchmark: Benchmark, plan: EvaluationPlan, index: int, before: FrozenResponse | None = None
+    lvlm: Lvlm, benchmark: Benchmark, plan: ResponsePlan, index: int, before: FrozenResponse | None = None
 ) -> FrozenExample:
     """Ask the model, or reuse the response of an earlier session."""
     example, key = benchmark.example(index), benchmark.key(index)
@@ -101,11 +101,12 @@ def measure_item(
         rows = RunRows(item=[_item_row(item, likelihoods)])
     found = _attribute_all(plan, item, session, radius, wanted, rows)
     with running("the perturbation"):
-        curves = likelihoods.curves([one.attribution.scores for one in found], steps=plan.steps)
+        settings = measured_settings(item.trace)
+        curves = likelihoods.curves([one.attribution.scores for one in found], settings, steps=plan.steps)
     reference = _reference(plan, session, radius)
     for one, own_curves in zip(found, curves, strict=True):
         rows.curve.extend(_curve_row(item.key, one, kind, curve) for kind, curve in own_curves.items())
-        rows.evidence.extend(_evidence_rows(item.key, one, reference))
+        rows.evidence.extend(_evidence_rows(item, one, reference))
     return rows
 
 
@@ -166,6 +167,7 @@ def _attribute_all(
                 seconds=timed.seconds,
                 own_seconds=timed.own_seconds,
                 memory=memory.peak,
+                passes=timed.passes,
             )
         )
     return found
@@ -208,26 +210,25 @@ def _curve_row(key: str, one: Attributed, kind: CurveKind, curve: Curve) -> Curv
     )
 
 
-def _evidence_rows(key: str, one: Attributed, reference: np.ndarray | None) -> list[EvidenceRow]:
+def _evidence_rows(item: FrozenExample, one: Attributed, reference: np.ndarray | None) -> list[EvidenceRow]:
     """Evidence metrics if the evidence is known, and the share of the measured dependence if there is one."""
-    scores, frozen = one.attribution.scores, one.attribution.trace
+    scores, frozen = one.attribution.scores, item.trace
 
     def row(kind: EvidenceKind, metric: str, value: float) -> EvidenceRow:
         return EvidenceRow(
-            item=key, target=one.target, method=one.method, kind=kind, metric=metric, value=_number(value)
+            item=item.key, target=one.target, method=one.method, kind=kind, metric=metric, value=_number(value)
         )
 
-    known = evidence_positions(frozen)
-    truths: dict[EvidenceKind, list[int]] = {"image": known.image, "question": known.question}
-    rows = [
-        row(kind, metric, value)
-        for kind, truth in truths.items()
-        if truth
-        for metric, value in localisation(scores, frozen.positions(kind), truth).items()
-    ]
-    image = frozen.positions("image")
-    if reference is not None and image:
-        rows.append(row("image", "dependence_20", captured_dependence(scores, reference, image)))
+    known, others = evidence_positions(frozen), other_positions(frozen, item.example)
+    rows = []
+    for kind in get_args(EvidenceKind):
+        inputs, truth = frozen.positions(kind), getattr(known, kind)
+        found = localisation(scores, inputs, truth, getattr(others, kind)) if truth else {}
+        rows += [row(kind, metric, value) for metric, value in found.items()]
+    measured: EvidenceKind = "image" if frozen.patches else "question"
+    if reference is not None and frozen.positions(measured):
+        held = captured_dependence(scores, reference, frozen.positions(measured))
+        rows.append(row(measured, "dependence_20", held))
     return rows
 
 

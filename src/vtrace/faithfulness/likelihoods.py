@@ -109,6 +109,11 @@ class ResponseLikelihoods:
         return [own + end * (len(path.states) - len(own)) for own, end, path in zip(values, ends, paths, strict=True)]
 
 
+def measured_settings(trace: Trace) -> tuple[Setting, ...]:
+    """Which settings are measured: image and joint as in the paper; a prompt without a picture has only a question."""
+    return ("image", "joint") if trace.patches else ("question",)
+
+
 def hideable_positions(trace: Trace, setting: Setting) -> list[int]:
     """Positions that are perturbed: of the image, of the question, or of both."""
     return trace.positions("image", "question") if setting == "joint" else trace.positions(setting)

@@ -16,12 +16,18 @@ from .store import FrozenResponse
 
 
 @dataclass(frozen=True)
-class ItemToMeasure:
-    """An example with its frozen response, and what is missing about it in a run."""
+class AnsweredItem:
+    """An example by number and key, with its frozen response."""
 
     number: int
     key: str
     frozen: FrozenResponse
+
+
+@dataclass(frozen=True)
+class ItemToMeasure(AnsweredItem):
+    """The same, and what is missing about it in a run."""
+
     wanted: tuple[TargetAndMethod, ...]
     again: bool  # the run has the item already, and other results about it
 
@@ -31,7 +37,7 @@ def evaluate_item(
 ) -> RunRows:
     """What was measured, or why nothing could be. The traceback of a bug goes to a log in the folder of the run."""
     try:
-        example = freeze_item(lvlm, benchmark, plan, item.number, item.frozen)
+        example = freeze_item(lvlm, benchmark, plan.responses, item.number, item.frozen)
         return measure_item(lvlm, plan, example, plan.radius(benchmark), item.wanted)
     except ChangedExampleError:
         raise

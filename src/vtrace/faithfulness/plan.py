@@ -8,12 +8,9 @@ from typing import Annotated, Any, Protocol, cast, get_args
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
-from ..methods.registry import find_method
 from ..system.option_check import check_option
-from ..tracing.batch import GENERATED_TOGETHER
+from ..tracing.defaults import GENERATED_TOGETHER, MAX_NEW_TOKENS, SYSTEM_PROMPT
 from ..tracing.endpoint import Endpoint
-from ..tracing.prompt import SYSTEM_PROMPT
-from ..tracing.reply import MAX_NEW_TOKENS
 from .curves import CURVE_STEPS
 from .rows import EvaluatedTarget, RunSettings, TraceSettings
 
@@ -84,6 +81,8 @@ class EvaluationPlan:
         check_targets(self.targets)
         if stray := set(self.options) - set(self.methods):
             raise InputError(f"options were given for {sorted(stray)[0]}, which is not among the methods")
+        from ..methods.registry import find_method  # options are keywords of functions that need PyTorch
+
         for name in self.methods:
             find_method(self.method(name)).check(name, dict(self.options.get(name, {})))
 

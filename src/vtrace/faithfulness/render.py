@@ -122,6 +122,8 @@ def _notes(table: Table, reference: str | None) -> list[str]:
         notes.append(f"In parentheses: difference from {reference} on the same items; wins/ties/losses against it.")
     for name, facts in table.runs.items():
         notes += _notes_on_run(facts, [line for line in table.lines if line.run == name])
+        without = [subset for run, subset in table.empty if run == name]
+        notes += [f"No rows for {subset} answers: no compared item has one." for subset in without]
     return notes
 
 
@@ -131,6 +133,9 @@ def _notes_on_run(facts: Facts, lines: list[Line]) -> list[str]:
         f"{made['model']} on {made['benchmark']}; blur {made['blur']:.3g} of the longer side, {made['steps']} steps, "
         f"seed {made['seed']}."
     ]
+    if facts.passes:
+        cost = "; ".join(f"{method}: {count:.3g}" for method, count in facts.passes.items())
+        notes.append(f"Forward passes per attribution, mean: {cost}.")
     flat = {(_who(line), line.setting): line.degenerate for line in lines if line.degenerate}
     notes += [f"Degenerate curves ({who}, {setting}): {count}." for (who, setting), count in flat.items()]
     zeros = {(_who(line), line.setting): line.unranked for line in lines if line.unranked}

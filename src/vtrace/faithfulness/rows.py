@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from ..benchmarks.grading import Verdict
 from ..types import Finish, Setting
@@ -72,6 +72,7 @@ class ResultRow(TypedDict):
     seconds: float  # as if it had run alone
     own_seconds: float  # without stages shared with other methods
     memory: int | None  # bytes
+    passes: NotRequired[int | None]  # sequences decoded, as if it had run alone; runs of older versions do not have it
 
 
 class CurveRow(TypedDict):

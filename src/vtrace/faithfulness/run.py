@@ -77,7 +77,7 @@ def evaluate_on(
     mine = chosen_items(benchmark, limit, shard, only)
     if frozen is not None:
         frozen.check(engine.model, benchmark, plan.system)
-        mine = _with_response(frozen, benchmark, mine)
+        mine = asked_items(frozen, benchmark, mine)
     with RunStore(run_file(out, shard), plan.settings(engine.model, benchmark)) as store:
         store.save_lost(benchmark.lost)
         missing = {index: wanted for index in mine if (wanted := missing_pairs(store, benchmark.key(index), plan))}
@@ -115,8 +115,8 @@ def chosen_items(
     return (range(size) if only is None else only)[shard.number - 1 :: shard.count]
 
 
-def _with_response(frozen: FrozenTraces, benchmark: Benchmark, numbers: Sequence[int]) -> list[int]:
-    """The examples that were asked."""
+def asked_items(frozen: FrozenTraces, benchmark: Benchmark, numbers: Sequence[int]) -> list[int]:
+    """Those of the examples that were asked."""
     known = frozen.responses.keys() | frozen.left_out.keys()
     if found := [number for number in numbers if benchmark.key(number) in known]:
         return found

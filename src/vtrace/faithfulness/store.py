@@ -28,7 +28,7 @@ CREATE TABLE item (
   clean REAL, image_perturbed REAL, joint_perturbed REAL);
 CREATE TABLE result (
   item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, options TEXT, image_share REAL, seconds REAL,
-  own_seconds REAL, memory INTEGER, PRIMARY KEY (item, target, method));
+  own_seconds REAL, memory INTEGER, passes INTEGER, PRIMARY KEY (item, target, method));
 CREATE TABLE curve (
   item TEXT NOT NULL, target TEXT NOT NULL, method TEXT NOT NULL, setting TEXT NOT NULL, mode TEXT NOT NULL, rise REAL,
   mas REAL, degenerate INTEGER, unranked INTEGER, response TEXT, mass TEXT,
@@ -42,6 +42,7 @@ CREATE TABLE failure (
 CREATE TABLE left_out (item TEXT PRIMARY KEY, reason TEXT NOT NULL);
 CREATE TABLE lost (file TEXT PRIMARY KEY, reason TEXT NOT NULL);
 """
+_ADDED = {"result": ("passes", "INTEGER")}  # columns that files of this version may lack
 RUN_TABLES: tuple[TableName, ...] = get_args(TableName)
 OF_ITEM = dict.fromkeys(RUN_TABLES, "item") | {"item": "key", "lost": "NULL"}  # the column that names the item
 
@@ -85,7 +86,7 @@ class RunStore:
     def __init__(self, path: Path, settings: RunSettings):
         """Open a run, or create one. A run that was made with other settings is refused."""
         self.path = path
-        self._database = Database(path, _SCHEMA, RUN_VERSION, settings)
+        self._database = Database(path, _SCHEMA, RUN_VERSION, settings, _ADDED)
         try:
             self._elsewhere = _measured_elsewhere(path, settings)
         except BaseException:
@@ -164,7 +165,7 @@ class Run:
 
 def run_files(folder: Path) -> list[Path]:
     """The files of a run, in the order in which they count."""
-    return sorted(folder.glob(RUN_FILES))
+    return sorted(folder.glob(RUN_FILES)) if os.path.isdir(folder) else []
 
 
 def read_run(place: Path, tables: Sequence[TableName] = RUN_TABLES, item: str | None = None) -> Run:

@@ -16,18 +16,20 @@ import numpy as np
 
 from ..errors import InputError
 from .curves import MODES, Mode
-from .rows import EvidenceKind, RunSettings
+from .rows import EvidenceKind, ResultRow, RunSettings
 from .statistics import Summary, summarise
 from .store import Run
 
 Subset = Literal["all", "correct", "incorrect"]
 SUBSETS: tuple[Subset, ...] = get_args(Subset)
-TableSetting = Literal["image", "joint", "image evidence", "image dependence", "question evidence"]
+TableSetting = Literal[
+    "image", "joint", "question", "image evidence", "image dependence", "question evidence", "question dependence"
+]
 AreaMetric = Literal["rise", "mas"]
-CurveSetting = Literal["image", "joint"]
+CurveSetting = Literal["image", "joint", "question"]  # the last one for text-only models
 CURVE_SETTINGS: tuple[CurveSetting, ...] = get_args(CurveSetting)
 AREA_METRICS: tuple[AreaMetric, ...] = get_args(AreaMetric)
-KNOWN_TRUTH = ("energy", "pointing", "auc", "recall_5", "recall_10", "recall_20")
+KNOWN_TRUTH = ("energy", "pointing", "auc", "auc_others", "recall_5", "recall_10", "recall_20")
 MEASURED = ("dependence_20",)
 
 
@@ -42,6 +44,7 @@ EVIDENCE_SETTINGS: Mapping[TableSetting, EvidenceMetrics] = {
     "image evidence": EvidenceMetrics("image", KNOWN_TRUTH),
     "image dependence": EvidenceMetrics("image", MEASURED),
     "question evidence": EvidenceMetrics("question", KNOWN_TRUTH),
+    "question dependence": EvidenceMetrics("question", MEASURED),
 }
 
 
@@ -74,6 +77,7 @@ class Facts:
     left_out: dict[str, int]  # items by reason
     lost: dict[str, str]  # files of the benchmark that could not be read: reason
     failures: dict[str, int]  # of single methods, by reason
+    passes: dict[str, float] = field(default_factory=dict)  # forward passes of an attribution by each method, mean
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,18 @@ class Table:
     against: str | None  # the method that differences, wins and losses refer to
     lines: list[Line]
     runs: dict[str, Facts]  # by name
+    empty: tuple[tuple[str, Subset], ...] = ()  # runs and their subsets without any items
 
     def find(self, target: str, setting: TableSetting, metric: str, subset: Subset = "all") -> Line | None:
         """The line of a metric; None if not all methods have values for it."""
         wanted = (target, subset, setting, metric)
         return next((x for x in self.lines if (x.target, x.subset, x.setting, x.metric) == wanted), None)
+
+    @property
+    def settings(self) -> list[CurveSetting]:
+        """Settings of its curves, in the usual order."""
+        present = {line.setting for line in self.lines}
+        return [setting for setting in CURVE_SETTINGS if setting in present]
 
     def line(self, target: str, setting: TableSetting, metric: str) -> Line:
         """The line of a metric, or an error if it is missing."""
@@ -126,14 +137,30 @@ def tabulate(
                 lines += _evidence_lines(run, target, subset, keep, chosen, against)
     against, name = against if against in chosen else None, run_name(run)
     facts = _facts(run, chosen, everything=methods is None)
-    return Table(chosen, against, [replace(line, run=name) for line in lines], {name: facts})
+    filled = {line.subset for line in lines}
+    empty = tuple((name, subset) for subset in check_subsets(subsets) if subset not in filled)
+    return Table(chosen, against, [replace(line, run=name) for line in lines], {name: facts}, empty)
+
+
+def mean_rises(run: Run) -> dict[str, float]:
+    """Mean RISE of every method, insertion in the image setting, over the items that all methods have.
+
+    It is that of whole responses, or of answers in a run that measured only these.
+    """
+    rows = [r for r in run.rows.curve if (r["setting"], r["mode"]) == ("image", "insertion")]
+    targets = dict.fromkeys(r["target"] for r in rows)
+    target = "response" if "response" in targets else next(iter(targets), None)
+    mine = {(r["method"], r["item"]): r["rise"] for r in rows if r["target"] == target}
+    items, values = _paired(mine, list(dict.fromkeys(method for method, _ in mine)))
+    return {method: float(column.mean()) for method, column in values.items()} if items else {}
 
 
 def together(tables: Sequence[Table], names: Sequence[str]) -> Table:
     """Tables of several runs with the same methods as one."""
     lines = [replace(line, run=name) for table, name in zip(tables, names, strict=True) for line in table.lines]
     facts = {name: fact for table, name in zip(tables, names, strict=True) for fact in table.runs.values()}
-    return replace(tables[0], lines=lines, runs=facts)
+    empty = tuple((name, subset) for table, name in zip(tables, names, strict=True) for _, subset in table.empty)
+    return replace(tables[0], lines=lines, runs=facts, empty=empty)
 
 
 def common_methods(runs: Sequence[Run]) -> list[str]:
@@ -164,7 +191,18 @@ def _facts(run: Run, methods: list[str], everything: bool) -> Facts:
         dict(Counter(row["reason"] for row in run.rows.left_out)),
         {row["file"]: row["reason"] for row in run.rows.lost},
         dict(Counter(row["reason"] for row in failed)),
+        _mean_passes([row for row in run.rows.result if row["item"] in common], methods),
     )
+
+
+def _mean_passes(results: Sequence[ResultRow], methods: Sequence[str]) -> dict[str, float]:
+    """Forward passes by method; methods whose passes were not counted are left out."""
+    found = {}
+    for name in methods:
+        counts = [count for row in results if row["method"] == name and (count := row.get("passes")) is not None]
+        if counts:
+            found[name] = float(np.mean(counts))
+    return found
 
 
 def check_subsets(names: Sequence[str]) -> Sequence[Subset]:
@@ -219,10 +257,14 @@ def _evidence_lines(
             mine = {(r["method"], r["item"]): r["value"] for r in rows if (r["kind"], r["metric"]) == (kind, metric)}
             items, values = _paired(mine, methods)
             if items:
-                label = metric.replace("_", " @ ") + (" %" if "_" in metric else "")
                 cells = summarise(values, against, True)
-                lines.append(Line(target, subset, setting, label, True, len(items), 0, cells, {}))
+                lines.append(Line(target, subset, setting, _label(metric), True, len(items), 0, cells, {}))
     return lines
+
+
+def _label(metric: str) -> str:
+    name, _, share = metric.partition("_")
+    return f"{name} @ {share} %" if share.isdecimal() else f"{name} against {share}" if share else name
 
 
 class PairedValues(NamedTuple):

@@ -10,12 +10,13 @@ from typing import Literal, get_args
 
 from .rows import EvaluatedTarget
 from .store import Run
-from .tables import CURVE_SETTINGS, CurveSetting, Line, Table, tabulate
+from .tables import CurveSetting, Line, Table, tabulate
 
 Standing = Literal["better", "level", "worse"]
 COMPARED_TARGETS: tuple[EvaluatedTarget, ...] = get_args(EvaluatedTarget)
 COMPARED_METRICS = ("RISE", "MAS")
-TARGETS_AND_SETTINGS = tuple(product(COMPARED_TARGETS, CURVE_SETTINGS))
+COMPARED_SETTINGS: tuple[CurveSetting, ...] = ("image", "joint")  # of models that see pictures
+TARGETS_AND_SETTINGS = tuple(product(COMPARED_TARGETS, COMPARED_SETTINGS))
 COMPARISONS = 2 * len(TARGETS_AND_SETTINGS) * len(COMPARED_METRICS)  # 2: insertion and deletion
 NOISE_AT_MOST, SIGNAL_AT_LEAST = 0.62, 0.15  # image insertion of random order; and by how much leave-one-out is above
 NEAR_BEST = 0.01

@@ -170,11 +170,13 @@ class _Verifier:
 
     def _warnings(self) -> list[str]:
         trace = self.attribution.trace
+        notes = [trace.placement_note] if trace.probed else []
         if same_answer(NewReply(trace.response, trace.answer_text), self._first):
-            return []
+            return notes
         return [
+            *notes,
             f"asked again with nothing hidden, the model answers {self._said(self._first)!r}, not "
-            f"{trace.answer_text!r} as in the explained response; changes are judged against its own answer"
+            f"{trace.answer_text!r} as in the explained response; changes are judged against its own answer",
         ]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..errors import InputError, running
 from ..lvlm.model import Lvlm
 from ..methods.session import TraceSession
 from ..tracing.pictures import BLUR
-from ..types import Trace
+from ..types import Progress, Trace, silent
 from .ask_again import AskAgain, same_answer
 from .plan import check_blur
 
@@ -36,6 +37,7 @@ def what_if(
     keep: bool = False,
     blur: float = BLUR,
     listen: Callable[[str], None] | None = None,
+    progress: Progress = silent,
 ) -> WhatIf:
     """Hide inputs and ask again.
 
@@ -46,20 +48,28 @@ def what_if(
         keep: hide all other inputs instead.
         blur: radius, as a fraction of a picture's longer side.
         listen: receives the new response while it is generated.
+        progress: called before each of three steps, and at every token of the second.
     """
-    hidden = _checked(trace, positions, keep)
+    hidden = hidden_positions(trace, positions, keep)
     with running("asking again"):
+        progress(0, 3, "asking again")
         session = TraceSession.open(lvlm, trace, keep_layers=False)
         asked = AskAgain(session, check_blur(blur))
-        (first,) = asked.ask([frozenset()])
         (reply,) = asked.ask([hidden], listen)
+        (first,) = asked.ask([frozenset()], lambda _: progress(1, 3, "asking with nothing hidden"))
+        progress(2, 3, "measuring likelihoods")
         likelihoods = session.perturbation(blur).log_probabilities([frozenset(), hidden]).cpu().numpy()
     changed = not same_answer(reply, first)
     return WhatIf(tuple(sorted(hidden)), reply.text, reply.answer, first.answer, changed, likelihoods)
 
 
-def _checked(trace: Trace, positions: Collection[int], keep: bool) -> frozenset[int]:
-    """Positions that are hidden; some, but not all inputs."""
+def what_if_document(found: WhatIf) -> dict[str, Any]:
+    """Every field under its own name, for JSON."""
+    return {**asdict(found), "hidden": list(found.hidden), "likelihoods": found.likelihoods.tolist()}
+
+
+def hidden_positions(trace: Trace, positions: Collection[int], keep: bool = False) -> frozenset[int]:
+    """Positions that are hidden: these, or all others; some, but not all inputs."""
     every, chosen = frozenset(trace.inputs), frozenset(positions)
     if stray := chosen - every:
         raise InputError(f"position {min(stray)} is neither a patch nor a word of the question, so it cannot be hidden")

@@ -1,9 +1,10 @@
-"""The worker's side of an evaluation: load the model, open the benchmark, and do what the driver asks."""
+"""The worker's side: load the model, open the benchmark, ask about examples, and do what the driver wants of each."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,14 +13,15 @@ from typing import Any, NamedTuple
 from ..benchmarks.benchmark import Benchmark
 from ..benchmarks.registry import open_benchmark
 from ..errors import VTraceError
-from ..lvlm.load import find_dtype, load
+from ..lvlm.dtypes import find_dtype
+from ..lvlm.load import load
 from ..scheduling.tasks import WorkerRecipe
 from ..types import Example
 from .freeze import freeze_batch
 from .item import ChangedExampleError
-from .measurement import ItemToMeasure, evaluate_item
-from .plan import EvaluationPlan
-from .rows import RunRows, TraceRows
+from .measurement import AnsweredItem, ItemToMeasure, evaluate_item
+from .plan import EvaluationPlan, ResponsePlan
+from .rows import RunRows
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,10 @@ class BatchToFreeze:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """An item that is measured."""
+class ItemWork:
+    """An item whose response is frozen, and which is measured or explained."""
 
-    item: ItemToMeasure
+    item: AnsweredItem
     sent: Mapping[int, SentExample] = field(default_factory=dict)
 
 
@@ -61,8 +63,8 @@ class ChangedExample(NamedTuple):
     reason: str
 
 
-class EvaluationWorker:
-    """One replica of the model.
+class BenchmarkWorker(ABC):
+    """One replica of the model. What it does with an item that has a response is up to its kind.
 
     Args:
         model: its name as given, which the run records.
@@ -71,7 +73,8 @@ class EvaluationWorker:
         device: where it runs; empty for the default.
         benchmark: name, data and samples of `open_benchmark`.
         blur: of the benchmark.
-        plan: what is measured.
+        responses: how the model is asked.
+        adapter: of the model; empty for none.
     """
 
     def __init__(
@@ -82,27 +85,43 @@ class EvaluationWorker:
         device: str,
         benchmark: tuple[str, Path | None, Path | None],
         blur: float,
-        plan: EvaluationPlan,
+        responses: ResponsePlan,
+        adapter: str = "",
     ):
-        self._plan, self._blur = plan, blur
+        self._responses, self._blur = responses, blur
         self._benchmark = _readable(*benchmark)
-        loaded = load(place, dtype=find_dtype(dtype), device=device or None)
-        self._lvlm = replace(loaded, name=loaded.name.replace(place, model))
+        loaded = load(place, dtype=find_dtype(dtype), device=device or None, adapter=adapter or None)
+        self.lvlm = replace(loaded, name=loaded.name.replace(place, model))
         catalogue = catalogue_of(self._benchmark) if self._benchmark else ""
-        self.greeting = WorkerGreeting(self._lvlm.name, self._lvlm.revision, self._lvlm.dtype, catalogue)
+        self.greeting = WorkerGreeting(self.lvlm.name, self.lvlm.revision, self.lvlm.dtype, catalogue)
 
-    def run(self, payload: BatchToFreeze | Measurement) -> TraceRows | RunRows | ChangedExample:
+    @abstractmethod
+    def work(self, benchmark: Benchmark, item: Any) -> Any:
+        """What comes of one item."""
+
+    def run(self, payload: BatchToFreeze | ItemWork) -> Any:
         benchmark = self._sent(payload.sent) if payload.sent else self._benchmark
         assert benchmark is not None, "examples are sent to a worker that cannot read them"
         if isinstance(payload, BatchToFreeze):
-            return freeze_batch(self._lvlm, benchmark, self._plan.responses, payload.numbers)
+            return freeze_batch(self.lvlm, benchmark, self._responses, payload.numbers)
         try:
-            return evaluate_item(self._lvlm, benchmark, self._plan, payload.item)
+            return self.work(benchmark, payload.item)
         except ChangedExampleError as error:
             return ChangedExample(str(error))
 
     def _sent(self, sent: Mapping[int, SentExample]) -> Benchmark:
         return Benchmark("", len(sent), lambda n: sent[n].key, lambda n: sent[n].example, self._blur)
+
+
+class EvaluationWorker(BenchmarkWorker):
+    """Measures what is missing about an item. `plan` says what is measured."""
+
+    def __init__(self, plan: EvaluationPlan, **loading: Any):
+        super().__init__(responses=plan.responses, **loading)
+        self._plan = plan
+
+    def work(self, benchmark: Benchmark, item: ItemToMeasure) -> RunRows:
+        return evaluate_item(self.lvlm, benchmark, self._plan, item)
 
 
 def evaluation_recipe(
@@ -113,6 +132,19 @@ def evaluation_recipe(
     source: tuple[str, Path | None, Path | None],
     plan: EvaluationPlan,
 ) -> WorkerRecipe:
+    """How workers that measure are made."""
+    return worker_recipe(EvaluationWorker, model, dtype, device, benchmark, source, plan=plan)
+
+
+def worker_recipe(
+    kind: type[BenchmarkWorker],
+    model: str,
+    dtype: str,
+    device: str,
+    benchmark: Benchmark,
+    source: tuple[str, Path | None, Path | None],
+    **more: Any,
+) -> WorkerRecipe:
     """How workers are made anywhere. Files are named so that they are found from any folder."""
     name, *files = source
     arguments: dict[str, Any] = {
@@ -122,9 +154,9 @@ def evaluation_recipe(
         "device": device,
         "benchmark": (_absolute(name), *(file and file.absolute() for file in files)),
         "blur": benchmark.blur,
-        "plan": plan,
+        **more,
     }
-    return WorkerRecipe(f"{__name__}:{EvaluationWorker.__name__}", arguments)
+    return WorkerRecipe(f"{kind.__module__}:{kind.__name__}", arguments)
 
 
 def _absolute(name: str) -> str:

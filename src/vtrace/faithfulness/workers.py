@@ -1,4 +1,4 @@
-"""The driver's side of an evaluation on workers: tasks go out, rows come back, and only this process writes."""
+"""The driver's side of work on a benchmark: tasks go out, results come back, and only this process writes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from ..benchmarks.benchmark import Benchmark
 from ..scheduling.scheduler import Notice, Scheduler
-from ..scheduling.tasks import Failed, Pool, Task, TaskOutcome
+from ..scheduling.tasks import Done, Failed, Pool, Task, TaskOutcome
 from ..types import Progress
 from .item import ChangedExampleError
-from .measurement import ItemToMeasure, not_measured
-from .plan import EvaluationPlan
+from .measurement import AnsweredItem, ItemToMeasure, not_measured
+from .plan import ResponsePlan
 from .rows import LeftOutRow, RunRows, TraceRows
 from .store import Shard
 from .traces import TraceStore, read_traces, trace_file
-from .worker import BatchToFreeze, ChangedExample, Measurement, SentExample, WorkerGreeting, catalogue_of
+from .worker import BatchToFreeze, ChangedExample, ItemWork, SentExample, WorkerGreeting, catalogue_of
 
 
 class Workers:
@@ -27,11 +27,11 @@ class Workers:
         pool: where the workers live.
         count: how many are wanted.
         benchmark: where the examples come from.
-        plan: what is measured.
+        plan: how the model is asked.
         notice: hears of workers that come and go.
     """
 
-    def __init__(self, pool: Pool, count: int, benchmark: Benchmark, plan: EvaluationPlan, notice: Notice):
+    def __init__(self, pool: Pool, count: int, benchmark: Benchmark, plan: ResponsePlan, notice: Notice):
         self.scheduler = Scheduler(pool, count, admit=self._admit, prepare=self._prepare, notice=notice)
         self._count, self._benchmark, self._plan = count, benchmark, plan
         self._catalogue = catalogue_of(benchmark)
@@ -51,9 +51,9 @@ class Workers:
             f"{first.revision} ({first.dtype}); use the same checkpoint everywhere"
         )
 
-    def _prepare(self, task: Task, greeting: WorkerGreeting) -> BatchToFreeze | Measurement:
+    def _prepare(self, task: Task, greeting: WorkerGreeting) -> BatchToFreeze | ItemWork:
         """Keys travel, pictures do not, unless the worker cannot read them."""
-        payload: BatchToFreeze | Measurement = task.payload
+        payload: BatchToFreeze | ItemWork = task.payload
         if greeting.catalogue == self._catalogue:
             return payload
         numbers = payload.numbers if isinstance(payload, BatchToFreeze) else (payload.item.number,)
@@ -61,7 +61,7 @@ class Workers:
         return replace(payload, sent=sent)
 
     def freeze(self, out: Path, numbers: Sequence[int], shard: Shard, progress: Progress) -> None:
-        plan = self._plan.responses
+        plan = self._plan
         with TraceStore(trace_file(out, shard), plan.settings(self.model, self._benchmark)) as store:
             known = read_traces(out).responses
             missing = [number for number in numbers if self._benchmark.key(number) not in known]
@@ -86,14 +86,19 @@ class Workers:
         return TraceRows(left_out=[LeftOutRow(item=self._benchmark.key(number), reason=reason) for number in numbers])
 
     def measure(self, items: Sequence[ItemToMeasure], begin: Callable[[str], None]) -> Iterator[RunRows]:
-        begin(self._label)
-        for outcome in self._run([Task(one.key, Measurement(one), len(one.frozen.ids)) for one in items]):
+        for outcome in self.outcomes(items, begin):
             if isinstance(outcome, Failed):
                 yield not_measured(outcome.task.payload.item, outcome.reason)
-            elif isinstance(outcome.value, ChangedExample):
-                raise ChangedExampleError(outcome.value.reason)
             else:
                 yield outcome.value
+
+    def outcomes(self, items: Sequence[AnsweredItem], begin: Callable[[str], None]) -> Iterator[TaskOutcome]:
+        """What came of each item, in any order. The payload of a task has the item."""
+        begin(self._label)
+        for outcome in self._run([Task(one.key, ItemWork(one), len(one.frozen.ids)) for one in items]):
+            if isinstance(outcome, Done) and isinstance(outcome.value, ChangedExample):
+                raise ChangedExampleError(outcome.value.reason)
+            yield outcome
             begin(self._label)
 
     def _run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any, NamedTuple
 
 from transformers.utils import cached_file
 
-from ..errors import ModelError, first_line
-from .checkpoint import Checkpoint, find_checkpoint
+from ..errors import InputError, ModelError, first_line
+from ..system.json_reader import read_json
+from .checkpoint_source import Checkpoint, reach_checkpoint
 
 _CONFIG = "adapter_config.json"
 
@@ -25,11 +25,11 @@ class AdaptedName(NamedTuple):
 
 def split_adapter(name: str) -> AdaptedName:
     """The model of a checkpoint that holds only an adapter, and the adapter; any other name as it is."""
-    found = find_checkpoint(name)
+    found = reach_checkpoint(name)
     if os.path.exists(Path(found.source) / "config.json"):
         return AdaptedName(name, "")
     base = _settings(found).get("base_model_name_or_path")
-    return AdaptedName(base, name) if base else AdaptedName(name, "")
+    return AdaptedName(base, name) if base and isinstance(base, str) else AdaptedName(name, "")
 
 
 def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -42,10 +42,12 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
             _raise_exceptions_for_connection_errors=False,
             _raise_exceptions_for_gated_repo=False,
             revision=checkpoint.options.get("revision"),
+            local_files_only=checkpoint.options.get("local_files_only", False),
         )
-        return json.loads(Path(path).read_text()) if path else {}
-    except (OSError, ValueError):  # an unknown name or a damaged file; reading the model says so
+        found = read_json(Path(path), "the configuration of an adapter") if path else {}
+    except (OSError, ValueError, InputError):  # an unknown name or a damaged file; reading the model says so
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 def adapted(model: Any, adapter: str, name: str) -> Any:
@@ -54,7 +56,7 @@ def adapted(model: Any, adapter: str, name: str) -> Any:
         raise ModelError("an adapter needs peft; install it with: pip install peft")
     from peft import PeftModel
 
-    found = find_checkpoint(adapter)
+    found = reach_checkpoint(adapter)
     if not _settings(found):
         raise ModelError(f"there is no adapter at {adapter!r}: it has no {_CONFIG}")
     try:

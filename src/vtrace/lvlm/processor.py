@@ -9,18 +9,22 @@ they do not use it.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any, NamedTuple
 
+import torch
 import transformers
+from PIL import Image
 from transformers import (
     AutoProcessor,
     AutoTokenizer,
     BaseImageProcessor,
     BatchEncoding,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
     ProcessorMixin,
 )
@@ -130,6 +134,17 @@ def placeholder(processor: ProcessorMixin | TextProcessor) -> str:
     """The placeholder of a picture in a rendered conversation; empty for text models."""
     replaced = "boi_token" if hasattr(processor, "full_image_sequence") else "image_token"  # the former in Gemma 3
     return getattr(processor, replaced, "")
+
+
+def processed(processor: Any, text: str, images: Sequence[Image.Image], model: PreTrainedModel) -> dict[str, Any]:
+    """Processor output for a rendered conversation and its pictures, on the device of a model."""
+    batch = [list(images)] if images else None  # the pictures of the one text
+    inputs = dict(processor(text=[text], images=batch, return_tensors="pt").to(model.device))
+    inputs.pop("labels", None)  # for training
+    pixels = inputs.get("pixel_values")
+    if isinstance(pixels, torch.Tensor) and pixels.dtype == torch.bfloat16:  # Llama 4 rounds pixels, and casts nothing
+        inputs["pixel_values"] = pixels.to(model.dtype)
+    return inputs
 
 
 def render_chat(processor: ProcessorMixin | TextProcessor, messages: list[dict[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenize
 
 from ..errors import ModelError, first_line
 from ..types import Word
-from .checkpoint import NO_FOREIGN_CODE
+from .checkpoint_source import NO_FOREIGN_CODE
 from .families.family import Arguments
 from .seam import Seam
 

@@ -8,7 +8,7 @@ arguments; everything else changes those arguments and calls the decoder again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,11 +19,12 @@ from torch.distributed import ProcessGroup
 
 from ..errors import ModelError
 from ..system.batches import in_batches
+from ..system.wide_numbers import wide
 from ..types import predictor
 from .batch_size import free_memory, sequence_bytes, sequences_at_once, workload_of
 from .capture import watched
 from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
-from .layer import BatchConsumer, Consumer
+from .layer import BatchConsumer, Consumer, Layer
 from .mixer import is_hybrid, mixer_of
 from .tensor_parallel import head_group, least_of
 
@@ -33,6 +34,10 @@ class _Stop(Exception):
 
     def __init__(self, arguments: Arguments):
         self.arguments = arguments
+
+
+class _AllRead(Exception):
+    """Ends a pass whose layers have all been read."""
 
 
 class _LogitChunk(NamedTuple):
@@ -104,7 +109,7 @@ class Seam:
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """Restore on exit what a forward pass changes in the model, so that a running generation can continue."""
-        core = self.model.model
+        core = getattr(self.model, "model", self.model)
         cached = getattr(core, "rope_deltas", None)
         try:
             yield
@@ -198,7 +203,7 @@ class Seam:
         self, hidden: Float[Tensor, "tokens width"], chosen: Int[Tensor, " tokens"]
     ) -> Float64[Tensor, " tokens"]:
         parts = [
-            logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(-1).double()
+            wide(logits.gather(1, wanted[:, None])[:, 0]) - wide(logits.logsumexp(-1))
             for logits, wanted in self._logits(hidden, chosen)
         ]
         return torch.cat(parts)
@@ -215,7 +220,7 @@ class Seam:
     ) -> Iterator[Float64[Tensor, " tokens"]]:
         """Entropy of the distributions that the tokens at some positions of each sequence are drawn from; in nats."""
         for hidden, chosen in self._read_batch(arguments, ids, positions):
-            logs = [part.logits.double().log_softmax(-1) for part in self._logits(hidden, chosen)]
+            logs = [wide(part.logits).log_softmax(-1) for part in self._logits(hidden, chosen)]
             yield torch.cat([-torch.special.xlogy(part.exp(), part.exp()).sum(-1) for part in logs])
 
     @torch.no_grad()
@@ -264,9 +269,21 @@ class Seam:
         """While open, every attention layer of the decoder is passed to `consumer` as it is computed."""
         return watched(self.decoder, lambda layers: consumer(layers[0]), self.family.branch_norm)
 
-    def capture_batch(self, consumer: BatchConsumer, lengths: Sequence[int]) -> AbstractContextManager[None]:
-        """The same for a right-padded batch of sequences of these lengths. Numbers are not checked for being finite."""
-        return watched(self.decoder, consumer, self.family.branch_norm, lengths)
+    @torch.no_grad()
+    def read_layers(self, arguments: Arguments, consumer: BatchConsumer, lengths: Sequence[int]) -> None:
+        """Pass every attention layer of a right-padded batch of sequences of these lengths to `consumer`.
+
+        What follows the last attention is not computed. Numbers are not checked for being finite.
+        """
+        last = len(self.decoder.layers) - 1
+
+        def consume(layers: list[Layer]) -> None:
+            consumer(layers)
+            if layers[0].index == last:
+                raise _AllRead
+
+        with suppress(_AllRead), watched(self.decoder, consume, self.family.branch_norm, lengths):
+            self.decoder(**arguments)
 
 
 def _predictors(positions: Sequence[int]) -> list[int]:

@@ -13,11 +13,13 @@ import numpy as np
 from ..attribution.result import Attribution
 from ..errors import InputError, VTraceError, running
 from ..lvlm.model import Lvlm
+from ..system.embedded_world import EMBEDDED_WORLD
 from ..system.peak_memory import PeakMemory
 from ..system.presentation import Presentable
 from ..tracing.targets import TargetSpec, find_target
 from ..types import Progress, Target, Trace, silent
-from .registry import find_method, keeps_layers, names_of, needs_layers, run_method
+from .catalogue import names_of
+from .registry import find_method, keeps_layers, needs_layers, run_method
 from .session import TraceSession
 
 QUICK = tuple(names_of("instant", "quick"))
@@ -31,6 +33,7 @@ class Cost:
     own_seconds: float
     shared: dict[str, float]  # seconds of the shared stages it used
     memory: int | None  # peak in bytes above the loaded model, including shared stages
+    passes: int  # sequences decoded, as if it had run alone
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +50,11 @@ class Comparison(Presentable):
         if name not in self.results:
             raise KeyError(self.failures.get(name, f"{name} was not compared; use one of: {', '.join(self.results)}"))
         return self.results[name]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader should know before relying on any of the methods."""
+        return EMBEDDED_WORLD.get().notes(self.trace)
 
     @property
     def agreement(self) -> np.ndarray:
@@ -104,7 +112,7 @@ def compare(
             failures[name] = str(error)
             continue
         results[name] = timed.result
-        costs[name] = Cost(timed.seconds, timed.own_seconds, timed.shared, memory.peak)
+        costs[name] = Cost(timed.seconds, timed.own_seconds, timed.shared, memory.peak, timed.passes)
     if not results:
         raise InputError("no method could run: " + "; ".join(failures.values()))
     return Comparison(trace, found, results, costs, failures)

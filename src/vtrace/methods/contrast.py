@@ -90,7 +90,7 @@ def written_evidence(session: TraceSession, target: Target) -> SignedEvidence:
         value = centre_values(layer.value.float(), groups)
         for rows, edges in stacked_edges(layer, value, reading.float(), every):
             received = layer.whole(edges[0].tril(rows.start - 1).sum(0))  # no token writes into itself
-            scores[: len(received)] += received.double().cpu()
+            scores[: len(received)] += received.cpu().double()
     return SignedEvidence(scores.numpy(), float(graph.log_probabilities.detach().sum()))
 
 

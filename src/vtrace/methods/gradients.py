@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..lvlm.gradients import Graph
+from ..system.wide_numbers import wide
 from ..types import Target
 from .option_types import Count, Sign
 from .outcome import Outcome, signed_as
@@ -86,7 +87,7 @@ class _Line:
         there = seam.family.with_extras({**arguments, "inputs_embeds": mixed[0]}, mixed[1:])
         graph = Graph(seam, there, self.session.ids, self.target.positions, heads=False)
         grads = graph.gradient(graph.log_probabilities.sum()).by_input
-        products = [(c.float() * g.float()).sum(-1).double() * weight for c, g in zip(self._change, grads, strict=True)]
+        products = [wide((c.float() * g.float()).sum(-1)) * weight for c, g in zip(self._change, grads, strict=True)]
         total = products[0][0]
         for rows in products[1:]:
             total[self._image] += rows

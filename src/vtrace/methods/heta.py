@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..attribution.attention import attention_rows
 from ..lvlm.gradients import frozen
 from ..system.batches import in_batches
+from ..system.wide_numbers import wide
 from ..types import Target
 from .ifr import writes_of
 from .option_types import Count
@@ -87,7 +88,7 @@ def block_curvature(
         product = (
             _exact(session, target, where, direction) if exact else _finite(session, target, where, direction, step)
         )
-        out.index_add_(0, where, product.abs().sum(-1).double() / probes)
+        out.index_add_(0, where.to(out.device), wide(product.abs().sum(-1)) / probes)
         return len(part)
 
     together = session.seam.batch_size(len(session.trace), len(target.positions), graph=True)
@@ -138,7 +139,7 @@ def information(session: TraceSession, target: Target, scored: list[int], mask: 
     embeds = session.arguments["inputs_embeds"]
     fills = {"zero": lambda: torch.zeros_like(embeds[0, 0]), "mean": lambda: embeds[0].mean(0), "pad": lambda: None}
     fill = fills[mask]()
-    clean = seam.predict(session.arguments, target.positions)[0].double().softmax(-1).clamp_min(1e-10)
+    clean = wide(seam.predict(session.arguments, target.positions)[0]).softmax(-1).clamp_min(1e-10)
     out = torch.zeros(len(session.trace), dtype=torch.float64, device=session.device)
 
     def measure(part: Sequence[int]) -> None:
@@ -148,7 +149,7 @@ def information(session: TraceSession, target: Target, scored: list[int], mask: 
             for row, position in enumerate(part):
                 arguments["inputs_embeds"][row, position] = fill
         for position, logits in zip(part, seam.predict(arguments, target.positions), strict=True):
-            other = logits.double().softmax(-1).clamp_min(1e-10)  # divergences are small: float32 would be noise
+            other = wide(logits).softmax(-1).clamp_min(1e-10)  # divergences are small: float32 would be noise
             out[position] = (clean * (clean / other).log()).sum(-1).mean().clamp_min(0)
 
     for _ in in_batches(measure, scored, seam.batch_size(len(session.trace), len(target.positions))):

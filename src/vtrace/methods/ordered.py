@@ -7,18 +7,21 @@ paths are summed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..attribution.pairwise import EPSILON, centre_values, edge_rows
+from ..attribution.pairwise import EPSILON
 from ..lvlm.layer import Layer
-from ..types import Target
-from .outcome import Outcome, check_finite
+from ..system.wide_numbers import wide
+from ..types import Kind, Target
+from .ordered_edges import LayerShares, OrderedEdges, passed_down, share_blocks
+from .outcome import Outcome
 from .session import TraceSession
 
+CENTRED: tuple[Kind, ...] = ("image", "question")
 LARGEST = 0.9  # column sum that the largest column of the second level is scaled to
 
 
@@ -27,17 +30,24 @@ def ordered(
     target: Target,
     *,
     centring: bool = True,
+    relative: bool = True,
     normalise: Literal["scaled", "columns"] = "scaled",
     own: bool = False,
 ) -> Outcome:
     """Scores are the flow into the target's predictors, directly or through earlier response tokens.
 
+    `relative` takes shares of what a residual has beyond the mean of its kind; otherwise they are of all of it.
     `normalise` "scaled" divides the flow between response tokens by one number, so that its largest column
     sums to 0.9; "columns" makes every column of all flows sum to one. `own` counts the predictor's own stream.
     """
     start, length = session.trace.prompt_length, len(session.trace)
-    groups = [torch.tensor(session.trace.positions(kind), device=session.device) for kind in ("image", "question")]
-    flows = flows_into_predictors(session.layers(), start, length, groups if centring else [])
+
+    def compute() -> Tensor:
+        if not session.keeps_layers:
+            return _streamed_flows(session, centring, relative)
+        return flows_into_predictors(session.layers(), start, length, _groups(session, centring), relative)
+
+    flows = session.once("ordered flows", ("ordered flows", centring, relative), compute)
     received = received_flow(flows, start, target, normalise, own)
     return Outcome(received.scores, {"largest_column": received.largest_column})
 
@@ -74,27 +84,45 @@ def received_flow(
     return ReceivedFlow((flows @ weight)[:, 0], float(between.sum(0).max()))
 
 
-def flows_into_predictors(layers: Sequence[Layer], start: int, length: int, groups: Sequence[Tensor]) -> Tensor:
+def flows_into_predictors(
+    layers: Sequence[Layer], start: int, length: int, groups: Sequence[Tensor], relative: bool = True
+) -> Tensor:
     """Flow of every position into the predictor of every response token (from `start` on): T,n; float64.
 
-    One column per response token is passed down from the top layer, r ← r + C r. Edges are shares of the
-    residual, C[i, j] = [Σ_h α ⟨f̃_i, x_j⟩]₊ / ‖x_j‖², recomputed layer by layer and not kept. Values are centred
-    within `groups`.
+    One column per response token is passed down from the top layer, r ← r + C r. Edges of kept layers are recomputed
+    layer by layer, and not kept. Values are centred within `groups`.
     """
     device = layers[0].query.device
-    flows = torch.zeros(length, length - start, dtype=torch.float64, device=device)
-    flows[_predictors(start, length), list(range(length - start))] = 1
-    for layer in (each.to(device) for each in reversed(layers)):
-        state = (layer.residual + layer.update).float()
-        direction = state / state.pow(2).sum(-1, keepdim=True).clamp_min(EPSILON)
-        value = centre_values(layer.value.float(), [g for g in groups if len(g)])
-        more = torch.zeros_like(flows)
-        for rows, edges in edge_rows(layer, value, direction):
-            assert isinstance(rows, slice)
-            edges = edges.tril(rows.start - 1)  # no token writes into itself
-            more[: edges.shape[1]] += edges.double().T @ flows[rows]
-        flows = flows + check_finite(more, layer.index)
-    return flows
+    top = len(layers) - 1
+    from_the_top = (
+        LayerShares(k, share_blocks(layers[k].to(device), groups, start - 1 if k == top else 0, relative))
+        for k in reversed(range(len(layers)))
+    )
+    return wide(passed_down(from_the_top, _predictors(start, length), length, device))
+
+
+def ordered_edges(session: TraceSession, centring: bool = True, relative: bool = True) -> OrderedEdges:
+    """Empty edges, for the layers of a pass to be added to."""
+    layers, start = len(session.seam.decoder.layers), session.trace.prompt_length
+    return OrderedEdges(len(session.trace), layers, start, _groups(session, centring), relative)
+
+
+def edges_key(centring: bool = True, relative: bool = True) -> Hashable:
+    """The key of these edges among the folds of a session."""
+    return "ordered edges", centring, relative
+
+
+def _streamed_flows(session: TraceSession, centring: bool, relative: bool) -> Tensor:
+    """The same flows from one instrumented pass of a session that keeps no layers."""
+    start, length = session.trace.prompt_length, len(session.trace)
+    edges = session.folds.fold(edges_key(centring, relative), lambda: ordered_edges(session, centring, relative))
+    return wide(passed_down(edges.from_the_top(), _predictors(start, length), length, session.device))
+
+
+def _groups(session: TraceSession, centring: bool) -> list[Tensor]:
+    """Positions to centre values within."""
+    kinds = [session.trace.positions(kind) for kind in CENTRED] if centring else []
+    return [torch.tensor(positions, dtype=torch.long, device=session.device) for positions in kinds]
 
 
 def _predictors(start: int, length: int) -> list[int]:

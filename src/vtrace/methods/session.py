@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..attribution.memory_plan import MemoryPlan, kind_of, plan_memory
+from ..attribution.attention import kind_of
+from ..attribution.memory_plan import MemoryPlan, plan_memory
 from ..attribution.pairwise import PairwiseMatrix
 from ..attribution.triangle import Triangle, edge_count
 from ..errors import InputError
@@ -18,17 +19,19 @@ from ..lvlm.families.family import Arguments
 from ..lvlm.gradients import Gradient, differentiate
 from ..lvlm.layer import Layer, LayersOn
 from ..lvlm.model import Lvlm
+from ..lvlm.pass_count import PassCounter
 from ..lvlm.seam import Seam
 from ..system.batches import consecutive
 from ..system.byte_count import parse_bytes
 from ..system.peak_memory import memory_in_use
 from ..system.scratch_file import ScratchFile
+from ..system.wide_numbers import wide_device
 from ..tracing.perturbation import Perturbation
 from ..tracing.prompt import encode_trace
 from ..types import Progress, ReadAt, Target, Trace, silent
+from .layer_folds import INSTRUMENTED, LayerFolds
 from .timing import StageClock, Timed
 
-INSTRUMENTED = "instrumented pass"
 _Result = TypeVar("_Result")
 
 
@@ -65,8 +68,9 @@ class TraceSession:
     ):
         self.seam, self.trace, self.arguments = seam, trace, arguments
         self.progress: Progress = silent
-        self._lvlm, self._keep_layers = lvlm, keep_layers
-        self._clock = StageClock()
+        self._lvlm, self.keeps_layers = lvlm, keep_layers
+        self._clock = StageClock(PassCounter(seam.decoder))
+        self.folds = LayerFolds(self._clock, self._instrumented_pass)  # for sessions that keep no layers
         self._radius: float | None = None  # of the perturbation that is kept
         self._limited = memory is not None
         self._spills = memory is not None and self._plan(parse_bytes(memory)).spills
@@ -90,7 +94,8 @@ class TraceSession:
 
     @property
     def device(self) -> torch.device:
-        return self.arguments["inputs_embeds"].device
+        """Where scores are computed: on the model's device, or on the CPU if that has no float64."""
+        return wide_device(self.arguments["inputs_embeds"].device)
 
     @property
     def inputs(self) -> list[int]:
@@ -107,12 +112,12 @@ class TraceSession:
 
     def clean(self) -> Tensor:
         """log p of every response token: n."""
-        return self._record().clean if self._keep_layers else self._streamed_clean()
+        return self._record().clean if self.keeps_layers else self._streamed_clean()
 
     def pairwise(self, centring: bool = True) -> Triangle:
         """W of stage 1."""
-        if not self._keep_layers:
-            return self._stream(centring).pairwise
+        if not self.keeps_layers:
+            return self._stream(centring)
 
         def fold() -> Triangle:
             matrix = self._empty_matrix(centring)
@@ -121,6 +126,10 @@ class TraceSession:
             return matrix.finish()
 
         return self._clock.share("pairwise matrix", ("pairwise", centring), fold)
+
+    def pairwise_along(self, centring: bool = True) -> None:
+        """Let the next pass that keeps no layers fold W too, whatever it is for."""
+        self.folds.along(("pairwise", centring), lambda: self._empty_matrix(centring))
 
     def padded_likelihoods(self) -> np.ndarray:
         """log p of every response token with nothing, the image, the question, or both padded: 4,n."""
@@ -165,6 +174,10 @@ class TraceSession:
             lambda: self.perturbation(radius).log_probabilities(groups, self.progress),
         )
 
+    def once(self, stage: str, key: Hashable, compute: Callable[[], _Result]) -> _Result:
+        """What a method needs for every target of the trace, computed once; `stage` is its name among the costs."""
+        return self._clock.share(stage, key, compute)
+
     def timed(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and measure its own time separately from that of shared stages."""
         return self._clock.measure(run)
@@ -176,18 +189,18 @@ class TraceSession:
 
         return self._clock.share(INSTRUMENTED, "recording", record)
 
-    def _stream(self, centring: bool) -> _Streamed:
-        def stream() -> _Streamed:
-            matrix = self._empty_matrix(centring)
-            clean = self._instrumented_pass(matrix.add)
-            return _Streamed(matrix.finish(), clean)
+    def _stream(self, centring: bool) -> Triangle:
+        def finish() -> Triangle:
+            return self.folds.fold(("pairwise", centring), lambda: self._empty_matrix(centring)).finish()
 
-        return self._clock.share(INSTRUMENTED, ("stream", centring), stream)
+        return self._clock.share(INSTRUMENTED, ("pairwise", centring), finish)
 
     def _streamed_clean(self) -> Tensor:
-        """From the pass that has already run, with or without centring."""
-        ran = next((centring for centring in (True, False) if self._clock.has(("stream", centring))), True)
-        return self._stream(ran).clean
+        """From a pass that has already run, whatever it was for."""
+        if (clean := self.folds.clean()) is None:
+            self._stream(centring=True)
+            clean = self._streamed_clean()
+        return clean
 
     def _instrumented_pass(self, consume: Callable[[Layer], None]) -> Tensor:
         count = len(self.seam.decoder.layers)
@@ -216,10 +229,3 @@ class TraceSession:
         work = workload_of(self.seam.decoder.config, embeds.dtype)
         device, in_use = kind_of(embeds.device), memory_in_use(embeds.device)
         return plan_memory(work, len(self.trace), device, in_use, budget)
-
-
-class _Streamed(NamedTuple):
-    """What a streaming pass keeps."""
-
-    pairwise: Triangle
-    clean: Tensor

@@ -1,4 +1,4 @@
-"""What a method costs when stages are shared: its own seconds, and those of the stages it used."""
+"""What a method costs when stages are shared: its own seconds and passes, and those of the stages it used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from ..lvlm.pass_count import PassCounter
 
 _Result = TypeVar("_Result")
 
@@ -16,6 +18,7 @@ class Timed(NamedTuple, Generic[_Result]):
     result: _Result
     own_seconds: float
     shared: dict[str, float]
+    passes: int  # sequences decoded, as if it had run alone
 
     @property
     def seconds(self) -> float:
@@ -25,20 +28,32 @@ class Timed(NamedTuple, Generic[_Result]):
 
 @dataclass(frozen=True)
 class _Cost:
-    """Cost of a shared value: its stage, its own seconds, and the keys of everything it needed."""
+    """Cost of a shared value: its stage, its own seconds and passes, and the keys of everything it needed."""
 
     stage: str
     seconds: float
+    passes: int
     needs: frozenset[Hashable]
+
+
+class _Reading(NamedTuple):
+    """Seconds and passes so far: of everything, or only of shared stages."""
+
+    seconds: float
+    passes: int
+
+    def since(self, before: _Reading) -> _Reading:
+        return _Reading(self.seconds - before.seconds, self.passes - before.passes)
 
 
 class StageClock:
     """Computes every shared value once, and records how long it took and what it needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, counter: PassCounter) -> None:
+        self._counter = counter
         self._values: dict[Hashable, Any] = {}
         self._costs: dict[Hashable, _Cost] = {}
-        self._spent = 0.0  # in shared stages, so far
+        self._spent = _Reading(0.0, 0)  # in shared stages, so far
         self._touched: set[Hashable] = set()  # keys that the running method has used
 
     def has(self, key: Hashable) -> bool:
@@ -53,11 +68,9 @@ class StageClock:
         """The result of `compute`, which runs the first time this key is requested."""
         if key not in self._values:
             outer, self._touched = self._touched, {key}
-            began, before = time.perf_counter(), self._spent
-            self._values[key] = compute()
-            own = time.perf_counter() - began - (self._spent - before)
-            self._costs[key] = _Cost(stage, own, frozenset(self._touched))
-            self._spent += own
+            self._values[key], own = self._run(compute)
+            self._costs[key] = _Cost(stage, own.seconds, own.passes, frozenset(self._touched))
+            self._spent = _Reading(self._spent.seconds + own.seconds, self._spent.passes + own.passes)
             self._touched = outer
         self._touched |= self._costs[key].needs
         return self._values[key]
@@ -65,10 +78,20 @@ class StageClock:
     def measure(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and measure its own time separately from that of shared stages."""
         self._touched = set()
-        began, before = time.perf_counter(), self._spent
-        result = run()
-        own = time.perf_counter() - began - (self._spent - before)
+        result, own = self._run(run)
+        used = sorted((self._costs[key] for key in self._touched), key=lambda cost: cost.stage)
         shared: dict[str, float] = {}
-        for cost in sorted((self._costs[key] for key in self._touched), key=lambda cost: cost.stage):
+        for cost in used:
             shared[cost.stage] = shared.get(cost.stage, 0.0) + cost.seconds
-        return Timed(result, own, shared)
+        return Timed(result, own.seconds, shared, own.passes + sum(cost.passes for cost in used))
+
+    def _run(self, compute: Callable[[], _Result]) -> tuple[_Result, _Reading]:
+        """A result, and what it cost without the shared stages inside it."""
+        with self._counter:
+            began, before = self._now(), self._spent
+            result = compute()
+            total, inside = self._now().since(began), self._spent.since(before)
+        return result, total.since(inside)
+
+    def _now(self) -> _Reading:
+        return _Reading(time.perf_counter(), self._counter.count)

@@ -17,7 +17,7 @@ from ..benchmarks.shapes.questions import ANSWER_PREFIX, TASKS
 from ..benchmarks.shapes.sample import Sample, sample
 from ..benchmarks.shapes.scene import WORLD, Split, World
 from ..lvlm.load import load
-from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.defaults import SYSTEM_PROMPT
 from ..types import Example, Progress, silent
 
 BATCH = 100

@@ -21,7 +21,7 @@ from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from ..benchmarks.shapes.questions import TASKS
 from ..benchmarks.shapes.sample import sample
 from ..benchmarks.shapes.scene import NURSERY
-from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.defaults import SYSTEM_PROMPT
 
 CHAT_TEMPLATE = (
     "{%- for message in messages %}"

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..lvlm.checkpoint import EMBEDDED
+from ..lvlm.checkpoint_source import EMBEDDED
 from ..lvlm.load import load
 from ..lvlm.model import Lvlm
 from ..system.files import write_atomically

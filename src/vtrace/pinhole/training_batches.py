@@ -20,7 +20,7 @@ from transformers import Qwen2Tokenizer
 from ..benchmarks.shapes.questions import TASKS
 from ..benchmarks.shapes.sample import Sample, ask_about
 from ..benchmarks.shapes.scene import CELL_PIXELS, SHAPE_COLOURS, SHAPES, TOKEN_PIXELS, Scene, World, random_scene
-from ..tracing.prompt import SYSTEM_PROMPT
+from ..tracing.defaults import SYSTEM_PROMPT
 from .recipe import Recipe
 
 CELL_TOKENS = CELL_PIXELS // TOKEN_PIXELS  # visual tokens along one side of a board cell

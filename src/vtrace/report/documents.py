@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import io
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from ..attribution.findings.contrast import contrast_document, read_contrast
 from ..attribution.findings.regions import Region, region_entry
 from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
-from ..errors import InputError, first_line
 from ..methods.comparison import Comparison
 from ..methods.model_comparison import moves
 from ..system.json_reader import read_json
-from ..system.typed_json import as_typed, typed_fields
-from ..tracing.pictures import open_images
+from ..system.typed_json import as_typed
 from ..types import Calibration, Target, Trace
 from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
-from .trace_check import check_trace
+from .trace_document import ATTRIBUTION_SCHEMA, TRACE_SCHEMA, readable_document, trace_document, trace_from
 
-TRACE_SCHEMA = "vtrace.trace/1"
-ATTRIBUTION_SCHEMA = "vtrace.attribution/2"
 COMPARISON_SCHEMA = "vtrace.comparison/2"
-AGAIN = {  # what to do with a file of an older version
-    TRACE_SCHEMA: "ask the model again",
-    ATTRIBUTION_SCHEMA: "explain the trace again",
-}
 _Row = tuple[float, ...]
 _Rows = tuple[_Row, ...]
 STRONGEST = 20  # number of inputs listed by name
@@ -47,46 +38,10 @@ def read(path: str | Path) -> Trace | Attribution:
     return from_document(read_json(path, "a VTrace file"), str(path))
 
 
-def read_trace(path: str | Path) -> Trace:
-    """The trace in a file: a saved trace, or that of a saved attribution."""
-    found = read(path)
-    return found if isinstance(found, Trace) else found.trace
-
-
 def from_document(document: Any, name: str = "the document") -> Trace | Attribution:
     """A trace or an attribution from its JSON form."""
-    schema = str(document.get("schema")) if isinstance(document, dict) else "none"
-    if schema not in AGAIN:
-        raise _unreadable(schema, name)
-    try:
-        return _trace(document) if schema == TRACE_SCHEMA else _attribution(document)
-    except KeyError as error:
-        raise InputError(f"{name} is damaged: it has no field {error}") from error
-    except Exception as error:  # a damaged file can fail anywhere
-        raise InputError(f"{name} is damaged: {first_line(error)}") from error
-
-
-def _unreadable(schema: str, name: str) -> InputError:
-    """Raise an error for another version of a known format, or for an unknown one."""
-    kind, _, version = schema.partition("/")
-    for known, again in AGAIN.items():
-        known_kind, _, known_version = known.partition("/")
-        if kind != known_kind or not version.isdecimal():
-            continue
-        if int(version) < int(known_version):
-            return InputError(f"{name} was saved by an older version; {again}")
-        return InputError(f"{name} was saved by a newer version; update VTrace")
-    return InputError(f"{name} has schema {schema}; only {' and '.join(AGAIN)} can be loaded")
-
-
-def trace_document(trace: Trace, pictures: bool = True) -> dict[str, Any]:
-    """A trace as JSON, pictures as PNG."""
-    fields = {f.name: getattr(trace, f.name) for f in dataclasses.fields(trace) if f.name != "processed"}
-    fields["images"] = [encode_image(image) for image in trace.images] if pictures else None
-    fields["patches"] = [dataclasses.astuple(patch) for patch in trace.patches]
-    fields["words"] = [dataclasses.astuple(word) for word in trace.words]
-    fields["turns"] = [dataclasses.astuple(turn) for turn in trace.turns]
-    return {"schema": TRACE_SCHEMA, **fields}
+    with readable_document(document, name) as schema:
+        return trace_from(document) if schema == TRACE_SCHEMA else _attribution(document)
 
 
 def attribution_document(attribution: Attribution, whole: bool = True) -> dict[str, Any]:
@@ -143,11 +98,13 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             "own_seconds": cost.own_seconds,
             "shared": cost.shared,
             "memory_bytes": cost.memory,
+            "forward_passes": cost.passes,
         }
     spearman = [[None if math.isnan(v) else float(v) for v in row] for row in comparison.agreement]
     return {
         "schema": COMPARISON_SCHEMA,
         **_facts(comparison.trace, comparison.target),
+        "warnings": comparison.warnings,
         "kinds": list(comparison.trace.kinds),
         "methods": methods,
         "agreement": {"methods": list(comparison.results), "spearman": spearman},
@@ -176,6 +133,7 @@ def model_comparison_document(comparison: Comparison) -> dict[str, Any]:
 def _facts(trace: Trace, target: Target) -> dict[str, Any]:
     return {
         "model": trace.model,
+        "probed": {"tokens": len(trace.probed), "median_confidence": median(trace.probed)} if trace.probed else None,
         "question": trace.question,
         "response": trace.response,
         "answer": trace.answer_text,
@@ -183,24 +141,11 @@ def _facts(trace: Trace, target: Target) -> dict[str, Any]:
     }
 
 
-def encode_image(image: Image.Image) -> str:
-    """PNG in base64."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def _trace(document: Any) -> Trace:
-    fields = typed_fields(Trace, document, "trace", without=("schema", "images", "processed"))
-    pictures = as_typed(tuple[str, ...] | None, document["images"], "trace.images") or ()
-    trace = Trace(**fields, images=open_images([base64.b64decode(data, validate=True) for data in pictures]))
-    check_trace(trace)
-    return trace
-
-
 def _attribution(document: dict[str, Any]) -> Attribution:
     verified, contrast = document.get("verification"), document.get("contrast")  # files of older versions have none
-    trace = _trace(document["trace"])
+    for part in ("verification", "contrast", "regions"):
+        _check_finite(document.get(part), part)
+    trace = trace_from(document["trace"])
     target = as_typed(Target, document["target"], "target")
     if not target.positions or not all(trace.prompt_length <= p < len(trace) for p in target.positions):
         raise ValueError("the target is outside the response")
@@ -222,10 +167,18 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         details=_with_warning(details, as_typed(str | None, document.get("left_out"), "left_out")),
         likelihoods=None if likelihoods is None else _numbers(_Rows, likelihoods, (4, responses), "likelihoods"),
         pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise, len(trace))),
-        verification=None if verified is None else read_verification(verified),
-        contrast=None if contrast is None else read_contrast(contrast),
+        verification=None if verified is None else read_verification(verified, trace),
+        contrast=None if contrast is None else read_contrast(contrast, len(trace)),
         regions=tuple(_region(entry, len(trace)) for entry in document.get("regions", [])),
     )
+
+
+def _check_finite(value: Any, where: str) -> None:
+    """NaN and infinities, which Python reads, are not JSON, and a page could not hold them."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"{where} has a value that is no number") from error
 
 
 def _region(entry: Any, length: int) -> Region:

@@ -14,19 +14,20 @@ from ..methods.comparison import Comparison
 from ..system.files import write_atomically
 from ..types import Trace
 from ..viewer.page import page
-from .attribution.figure import draw_attribution
-from .attribution.notebook import attribution_html
-from .comparison.figure import draw_comparison
-from .comparison.notebook import comparison_html
-from .documents import attribution_document, comparison_document, trace_document
+from .attribution.figure import attribution_figure, draw_attribution
+from .comparison.figure import comparison_figure, draw_comparison
+from .documents import attribution_document, comparison_document
+from .notebook_cell import notebook_bundle
+from .trace_document import trace_document
 from .wording import cost_remarks
 
-Form = Literal["json", "html", "png"]
+Form = Literal["json", "html", "png", "pdf", "svg"]
 Writer = Callable[[Any, Path], object]
+_FIGURES = ("png", "pdf", "svg")
 
 
 def save(thing: Trace | Attribution | Comparison, path: str | Path, form: Form | None = None) -> Path:
-    """Write a file atomically: JSON, the viewer as one self-contained page, or a figure.
+    """Write a file atomically: JSON, the viewer as one self-contained page, or a figure as PNG, PDF or SVG.
 
     The file name's suffix selects the format, unless `form` does. A trace is saved as JSON only.
     """
@@ -47,9 +48,11 @@ def save_boxes(attribution: Attribution, path: Path) -> Path:
     return write_atomically(path, lambda file: file.write_text(text, "utf-8"))
 
 
-def notebook(thing: Attribution | Comparison) -> str:
-    """The HTML that a notebook shows."""
-    return comparison_html(thing) if isinstance(thing, Comparison) else attribution_html(thing)
+def notebook(thing: Attribution | Comparison) -> dict[str, str]:
+    """What a notebook shows, by media type."""
+    if isinstance(thing, Comparison):
+        return notebook_bundle(_comparison_html(thing), comparison_figure(thing), repr(thing))
+    return notebook_bundle(page([thing]), attribution_figure(thing), repr(thing))
 
 
 def _as_json(document: Callable[[Any], dict[str, Any]]) -> Writer:
@@ -61,12 +64,24 @@ def _attribution_page(attribution: Attribution, file: Path) -> None:
 
 
 def _comparison_page(comparison: Comparison, file: Path) -> None:
+    file.write_text(_comparison_html(comparison), "utf-8")
+
+
+def _comparison_html(comparison: Comparison) -> str:
     remarks = {**cost_remarks(comparison), **comparison.failures}
-    file.write_text(page(list(comparison.results.values()), remarks=remarks), "utf-8")
+    return page(list(comparison.results.values()), remarks=remarks)
 
 
 _WRITERS: Mapping[type, Mapping[str, Writer]] = {
     Trace: {"json": _as_json(trace_document)},
-    Attribution: {"json": _as_json(attribution_document), "html": _attribution_page, "png": draw_attribution},
-    Comparison: {"json": _as_json(comparison_document), "html": _comparison_page, "png": draw_comparison},
+    Attribution: {
+        "json": _as_json(attribution_document),
+        "html": _attribution_page,
+        **dict.fromkeys(_FIGURES, draw_attribution),
+    },
+    Comparison: {
+        "json": _as_json(comparison_document),
+        "html": _comparison_page,
+        **dict.fromkeys(_FIGURES, draw_comparison),
+    },
 }

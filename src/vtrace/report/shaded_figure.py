@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,14 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.text import Text
 
 from ..attribution.result import Attribution
-from ..system.text_colours import FAINT, INK
+from ..system.fonts import fonts_for
+from ..system.text_colours import FAINT, INK, WARNING
 from ..tracing.spans import shown_words
 from ..types import Box, Kind, Panel, Trace, Word
 from ..viewer.palette import STOPS, colour, ink
@@ -26,6 +30,7 @@ from .wording import panel_title, percent
 MARGIN = 0.45  # inches around a figure
 LINE, TEXT_SIZE = 0.315, 11.5  # line height in inches, and the matching text size in points
 BLANK = 0.075  # inches between words
+NOTE_LINE = 0.18  # line height of small text, in inches
 TextRuler = Callable[[str], float]
 
 
@@ -68,9 +73,23 @@ class PlacedWord(NamedTuple):
     underlined: bool  # part of the target
 
 
-def write_png(figure: Figure, path: Path, dpi: int) -> None:
+def write_figure(figure: Figure, path: Path, dpi: int) -> None:
+    """PDF or SVG, if the file ends so, else PNG. Text in a PDF stays text, which journals ask for, except in fonts that
+    PDF cannot hold in this way."""
+    ending = path.suffix.lower().removeprefix(".")
+    fallen_back = len(fonts_for("".join(text.get_text() for text in figure.findobj(Text))).families) > 1
+    with _any_script(), rc_context({"pdf.fonttype": 3 if fallen_back else 42, "svg.hashsalt": "vtrace"}):
+        metadata = {"Date": None} if ending == "svg" else {"CreationDate": None} if ending == "pdf" else None
+        form = ending if ending in ("pdf", "svg") else "png"
+        figure.savefig(path, format=form, dpi=dpi, facecolor="white", metadata=metadata)
+
+
+def png_of(figure: Figure, dpi: int) -> bytes:
+    """A figure as the bytes of a PNG file."""
+    buffer = io.BytesIO()
     with _any_script():
-        figure.savefig(path, format="png", dpi=dpi, facecolor="white")
+        figure.savefig(buffer, format="png", dpi=dpi, facecolor="white")
+    return buffer.getvalue()
 
 
 @contextmanager
@@ -148,18 +167,18 @@ def _draw_region(axes: Axes, box: Box, label: str, width: int) -> None:
 
 
 def layout(
-    attribution: Attribution, width: float, measure: TextRuler, kinds: Sequence[Kind] = ("question", "response")
+    attribution: Attribution, width: float, points: float = TEXT_SIZE, kinds: Sequence[Kind] = ("question", "response")
 ) -> list[list[PlacedWord]]:
     """Lines for question and response, each under its title, with an empty line at the end."""
-    trace = attribution.trace
+    trace, measure, blank = attribution.trace, ruler(points), BLANK * points / TEXT_SIZE
     targeted = set(attribution.target.positions)
     lines: list[list[PlacedWord]] = []
     for kind in kinds:
-        lines += [[PlacedWord(0.0, kind.upper(), 0.0, None, False)], []]
+        lines += [[PlacedWord(0.0, kind.capitalize(), 0.0, None, False)], []]
         x = 0.0
         for word in shown_words(trace, kind):
             size = measure(word.text)
-            x += 0 if x == 0 or _is_glued(trace, word) else BLANK
+            x += 0 if x == 0 or _is_glued(trace, word) else blank
             if x > 0 and (x + size > width or _begins_line(trace, word)):
                 lines.append([])
                 x = 0.0
@@ -233,14 +252,40 @@ def write_word(
         canvas.plot([x, x + placed.width], below, color=INK, lw=1.1, solid_capstyle="butt")
 
 
-def draw_ramp(sheet: Sheet, left: float, top: float, width: float, labels: tuple[str, str, str]) -> None:
+def wrap(text: str, width: float, points: float) -> list[str]:
+    """A text in lines that fit into a width in inches. A longer word has a line of its own."""
+    measure, lines = ruler(points), [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and measure(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def note_lines(notes: Sequence[str], width: float, points: float) -> list[str]:
+    """Notes in lines that fit into a width in inches."""
+    return [line for note in notes for line in wrap(f"Note: {note}", width, points)]
+
+
+def write_notes(canvas: Axes, lines: Sequence[str], left: float, top: float, points: float) -> None:
+    """Lines of notes below each other."""
+    for number, line in enumerate(lines):
+        y = top + NOTE_LINE * number
+        canvas.text(left, y, line, fontsize=points, color=WARNING, va="center", parse_math=False)
+
+
+def draw_ramp(
+    sheet: Sheet, left: float, top: float, width: float, labels: tuple[str, str, str], points: float = 8.0
+) -> None:
     """The scale of colours, with a label at its start, middle and end."""
     ramp = LinearSegmentedColormap.from_list("vtrace", [tuple(v / 255 for v in stop) for stop in STOPS])
     axes = sheet.axes_at(left, top, width, 0.16)
     axes.imshow(np.linspace(0, 1, 256)[None], aspect="auto", cmap=ramp)
     axes.axis("off")
     for place, text, align in zip((0.0, 0.5, 1.0), labels, ("left", "center", "right"), strict=True):
-        sheet.canvas.text(left + place * width, top + 0.3, text, fontsize=8, color=FAINT, ha=align, va="center")
+        sheet.canvas.text(left + place * width, top + 0.3, text, fontsize=points, color=FAINT, ha=align, va="center")
 
 
 def ruler(points: float = TEXT_SIZE) -> TextRuler:

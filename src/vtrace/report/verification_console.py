@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..attribution.findings.verification import FaithfulnessCurve, Verification, VerifiedSide, in_words
-from .wording import percent
+from .wording import likelihood_text, percent
 
 
 def show_verification(verification: Verification, console: Console) -> None:
@@ -42,15 +42,11 @@ def _steps(verb: str, side: VerifiedSide) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("answer")
     for step in side.curve:
-        likelihoods = map(_likelihood, (step.response, step.target, step.random))
+        likelihoods = map(likelihood_text, (step.response, step.target, step.random))
         answer = Text(step.answer or "(no answer)", "" if step.changed else "dim")
         row = Text(str(step.inputs), "bold" if step.inputs == side.inputs else "")
         table.add_row(row, percent(step.share), *likelihoods, answer)
     return table
-
-
-def _likelihood(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
 
 
 def _areas(curve: FaithfulnessCurve) -> str:

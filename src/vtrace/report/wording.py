@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..attribution.result import Attribution, RankedInput
+from ..methods.catalogue import REFINED
 from ..methods.comparison import Comparison
 from ..types import Panel, Trace
 
@@ -20,6 +21,10 @@ def seconds_text(seconds: float) -> str:
 def megabytes_text(size: int | None) -> str:
     """Bytes in MB; None if the system does not report them."""
     return "–" if size is None else f"{size / 1e6:.0f} MB"
+
+
+def passes_text(passes: int) -> str:
+    return "1 forward pass" if passes == 1 else f"{passes} forward passes"
 
 
 def correlation_text(value: float) -> str:
@@ -56,14 +61,22 @@ def panel_title(attribution: Attribution, panel: Panel) -> str:
 def cost_remarks(comparison: Comparison) -> dict[str, str]:
     """What each method cost, in a few words."""
     return {
-        name: f"{seconds_text(cost.seconds)} on its own, {megabytes_text(cost.memory)}"
+        name: f"{passes_text(cost.passes)}, {seconds_text(cost.seconds)} on its own, {megabytes_text(cost.memory)}"
         for name, cost in comparison.costs.items()
     }
 
 
 def calibration_sentence(attribution: Attribution) -> str:
-    """How hiding the image or the question changes the likelihood, or why calibration was not applied."""
+    """How hiding the image or the question changes the likelihood, or why calibration was not applied, or what refining
+    measured instead."""
     c = attribution.calibration
+    if refinement := attribution.details.get("refinement"):
+        base, what = attribution.method.removesuffix(REFINED), attribution.options["measured_on"]
+        cost, count = passes_text(refinement["passes"]), len(refinement["drops"])
+        return (
+            f"Refined in {cost}: the {count} strongest inputs of {base} were hidden, and shares are what the "
+            f"log-likelihood of the {what} lost."
+        )
     if not c.applied:
         return f"Calibration {c.status}."
     what = attribution.options.get("calibrate_on", "response")
@@ -90,6 +103,11 @@ def visual_dependence_sentence(attribution: Attribution, count: int = 3) -> str:
     words = sorted(attribution.word_dependence(), key=lambda found: -found.nats)
     named = ", ".join(f"“{word.text}” {nats:.1f}" for word, nats in words[:count] if nats > 0)
     return f"Words that depend most on the image, in nats: {named or 'none'}."
+
+
+def likelihood_text(value: float | None) -> str:
+    """A likelihood; empty if it was not measured."""
+    return "" if value is None else f"{value:.3f}"
 
 
 def signed_percent(share: float) -> str:

@@ -16,6 +16,7 @@ from ..system.version import __version__
 from .evaluation_runs import EvaluationRuns
 from .history import DiskFull, is_disk_full
 from .queue import QueueClosed, QueueFull
+from .routes.experiments import experiment_routes
 from .routes.explanations import explanation_routes
 from .routes.runs import run_routes
 from .routes.server import server_routes
@@ -39,7 +40,7 @@ def create_app(service: ExplanationService, runs: EvaluationRuns, token: str = "
         summary="Explain what a vision-language model based its answer on.",
     )
     app.state.service, app.state.runs = service, runs
-    for routes in (server_routes, explanation_routes, run_routes):
+    for routes in (server_routes, explanation_routes, experiment_routes, run_routes):
         app.include_router(routes)
     app.add_api_route("/", start_page, include_in_schema=False, methods=["GET", "HEAD"])
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -74,7 +75,7 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _not_found(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": "there is no such explanation"}, 404)
+    return JSONResponse({"detail": "there is no such explanation or experiment"}, 404)
 
 
 def _conflict(request: Request, error: Exception) -> JSONResponse:

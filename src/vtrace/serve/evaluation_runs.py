@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +15,7 @@ from ..benchmarks.registry import find_benchmark
 from ..errors import InputError, VTraceError, first_line, one_line
 from ..faithfulness.rows import ItemRow, ResultRow, RunRows
 from ..faithfulness.store import RUN_FILES, read_run
+from ..faithfulness.tables import mean_rises
 from ..system.json_reader import parse_json
 from ..system.typed_json import as_typed
 from ..tracing.reply import Reply
@@ -33,6 +34,7 @@ class RunFacts:
     items: int
     correct: int
     graded: int
+    rises: dict[str, float] = field(default_factory=dict)  # mean RISE insertion of methods, image setting
     error: str | None = None
 
 
@@ -138,13 +140,15 @@ class EvaluationRuns:
         """A run that cannot be read is listed with the reason, and hides no other."""
         try:
             with _readable():
-                run = read_run(place, ("item",))
+                run = read_run(place, ("item", "curve"))
                 graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
                 made, items = run.settings, len(run.rows.item)
-                facts = RunFacts(name, made["model"], made["benchmark"], items, sum(graded), len(graded))
+                facts = RunFacts(
+                    name, made["model"], made["benchmark"], items, sum(graded), len(graded), mean_rises(run)
+                )
                 return _valid(facts)
         except InputError as error:
-            return RunFacts(name, "", "", 0, 0, 0, one_line(error))
+            return RunFacts(name, "", "", 0, 0, 0, error=one_line(error))
 
 
 def _valid(facts: _Facts) -> _Facts:

@@ -16,14 +16,16 @@ from pydantic import BaseModel, Field
 from ..errors import InputError, VTraceError
 from ..system.files import locked
 from .disk_reserve import DiskReserve
+from .experiment_table import EXPERIMENT_TABLE, ExperimentTable
 from .job import EndedStatus, JobRequest, JobStatus
 from .stored_results import StoredMatrix, StoredMethod, StoredResults
 
-HISTORY_VERSION = 3
+HISTORY_VERSION = 4
+_WITHOUT_EXPERIMENTS = 3  # the version before, which only lacks a table
 HISTORY_BYTES = 2 * 10**9  # the default limit of a history
 STOPPED = "the server was stopped"
 _PAGES_AT_ONCE = 256  # given back in one step, so that little extra space is needed
-_TABLES = """
+_TABLES = f"""
 CREATE TABLE explanation (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, created REAL NOT NULL, seconds REAL,
   model TEXT NOT NULL, methods TEXT NOT NULL, target TEXT NOT NULL, question TEXT NOT NULL, response TEXT, answer TEXT,
@@ -37,7 +39,7 @@ CREATE TABLE matrix (
 CREATE TABLE result (
   explanation TEXT NOT NULL REFERENCES explanation (id) ON DELETE CASCADE, place INTEGER NOT NULL,
   method TEXT NOT NULL, document BLOB NOT NULL, matrix INTEGER, PRIMARY KEY (explanation, place));
-"""
+{EXPERIMENT_TABLE}"""
 
 
 class DiskFull(VTraceError):
@@ -59,9 +61,11 @@ class HistoryRecord(BaseModel, frozen=True):
     response: str | None
     answer: str | None
     error: str | None
+    experiments: int = Field(description="Number of finished experiments.")
 
 
-_FACTS = ", ".join(HistoryRecord.model_fields)
+_COUNTED = "(SELECT COUNT(*) FROM experiment WHERE explanation = explanation.id AND result IS NOT NULL) AS experiments"
+_FACTS = ", ".join(_COUNTED if name == "experiments" else name for name in HistoryRecord.model_fields)
 
 
 class History:
@@ -83,7 +87,8 @@ class History:
         except InputError:
             self._lock.close()
             raise
-        self._reserve = DiskReserve(path.with_suffix(".reserve"))
+        self._reserve = DiskReserve(path)
+        self.experiments = ExperimentTable(self)
 
     def _open(self) -> sqlite3.Connection:
         self.path.touch(mode=0o600)  # pictures and questions are private
@@ -98,34 +103,37 @@ class History:
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.row_factory = sqlite3.Row
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before anything is written
-        db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = FAST")  # whole pages are given back instead, see `_give_back`
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found == 0 and not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {HISTORY_VERSION}; COMMIT;")
+        elif found == _WITHOUT_EXPERIMENTS:
+            db.executescript(f"BEGIN; {EXPERIMENT_TABLE} PRAGMA user_version = {HISTORY_VERSION}; COMMIT;")
         elif found != HISTORY_VERSION:
             age = "an older" if 0 < found < HISTORY_VERSION else "another"
             raise InputError(f"{self.path} was made by {age} version of VTrace; move it away or choose another --store")
+        db.execute("PRAGMA journal_mode = WAL")  # not before it is known to be ours
         with db:
-            db.execute(
-                "UPDATE explanation SET status = 'interrupted', error = ? WHERE status IN ('waiting', 'running')",
-                (STOPPED,),
-            )
+            for table in ("explanation", "experiment"):
+                db.execute(
+                    f"UPDATE {table} SET status = 'interrupted', error = ? WHERE status IN ('waiting', 'running')",
+                    (STOPPED,),
+                )
         _give_back(db)  # what a server that was killed while it deleted something had no time for
 
     def add(self, request: JobRequest, thumbnail: bytes) -> None:
         """Add a request that has been accepted into the queue."""
         methods = json.dumps(list(request.methods))
         question = request.example.question
-        self._write(
+        self.write(
             "INSERT INTO explanation (id, status, created, model, methods, target, question, thumbnail) "
             "VALUES (?, 'waiting', ?, ?, ?, ?, ?, ?)",
             (request.id, time.time(), request.model, methods, request.target, question, thumbnail),
         )
 
     def begin(self, id: str) -> None:
-        self._write("UPDATE explanation SET status = 'running' WHERE id = ?", (id,))
+        self.write("UPDATE explanation SET status = 'running' WHERE id = ?", (id,))
 
     def finish(self, id: str, results: StoredResults, response: str, answer: str | None, seconds: float) -> None:
         """Save results and the new status in one transaction."""
@@ -155,25 +163,25 @@ class History:
 
     def end(self, id: str, status: EndedStatus, error: str, response: str, seconds: float | None = None) -> None:
         """Record why there is no result, also if the disk is full. A finished explanation stays finished."""
-        self._write_in_any_case(
+        self.write_in_any_case(
             "UPDATE explanation SET status = ?, error = ?, response = ?, seconds = ? WHERE id = ? AND status != 'done'",
             (status, error, response or None, seconds, id),
         )
 
     def find(self, id: str) -> HistoryRecord | None:
-        rows = self._read(f"SELECT {_FACTS} FROM explanation WHERE id = ?", (id,))
+        rows = self.read(f"SELECT {_FACTS} FROM explanation WHERE id = ?", (id,))
         return _record(rows[0]) if rows else None
 
     def page(self, before: int | None, count: int) -> list[HistoryRecord]:
         """Newest first; only those with a smaller number than `before`."""
-        rows = self._read(
+        rows = self.read(
             f"SELECT {_FACTS} FROM explanation WHERE ?1 IS NULL OR number < ?1 ORDER BY number DESC LIMIT ?2",
             (before, count),
         )
         return list(map(_record, rows))
 
     def thumbnail(self, id: str) -> bytes | None:
-        rows = self._read("SELECT thumbnail FROM explanation WHERE id = ?", (id,))
+        rows = self.read("SELECT thumbnail FROM explanation WHERE id = ?", (id,))
         return rows[0][0] if rows else None
 
     def results(self, id: str) -> StoredResults | None:
@@ -197,7 +205,7 @@ class History:
 
     def delete(self, id: str) -> None:
         """Remove an explanation for good: the file becomes smaller, and nothing of it stays readable in it."""
-        self._write_in_any_case("DELETE FROM explanation WHERE id = ?", (id,))
+        self.write_in_any_case("DELETE FROM explanation WHERE id = ?", (id,))
         with self._turn:
             try:
                 _give_back(self._db)
@@ -225,21 +233,22 @@ class History:
             self._db.close()
             self._lock.close()
 
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+    def write(self, statement: str, values: tuple[Any, ...]) -> None:
         with self._turn, self._db:
             self._db.execute(statement, values)
 
-    def _write_in_any_case(self, statement: str, values: tuple[Any, ...]) -> None:
+    def write_in_any_case(self, statement: str, values: tuple[Any, ...]) -> None:
         """A small write that also works on a full disk: then the space that was set aside is used."""
         try:
-            self._write(statement, values)
+            self.write(statement, values)
         except sqlite3.OperationalError as error:
             if not is_disk_full(error):
                 raise
             self._reserve.release()
-            self._write(statement, values)
+            self.write(statement, values)
+            self._reserve.fill()
 
-    def _read(self, statement: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
+    def read(self, statement: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
         with self._turn:
             return self._db.execute(statement, values).fetchall()
 

@@ -60,11 +60,11 @@ class _Changes(TypedDict, total=False):
     error: str | None
 
 
-class ExplanationJob:
-    """A request, its state, and its watchers."""
+class Job:
+    """Some work, its state, and its watchers."""
 
-    def __init__(self, request: JobRequest):
-        self.request = request
+    def __init__(self, id: str):
+        self.id = id
         self.state = JobState()
         self.place = 0  # in the queue; 1 is next
         self.stopped = ""  # why it should stop
@@ -106,3 +106,11 @@ class ExplanationJob:
         """Called between the steps of the work."""
         if self.stopped:
             raise JobCancelled(self.stopped)
+
+
+class ExplanationJob(Job):
+    """A question that is answered and explained."""
+
+    def __init__(self, request: JobRequest):
+        super().__init__(request.id)
+        self.request = request

@@ -8,12 +8,11 @@ from contextlib import suppress
 
 from fastapi.sse import ServerSentEvent
 
-from .history import HistoryRecord
-from .job import FINAL, ExplanationJob, JobState
+from .job import FINAL, Job, JobState, JobStatus
 from .schemas import ProgressEvent
 
 
-async def follow_job(job: ExplanationJob, sent: int) -> AsyncIterator[ServerSentEvent]:
+async def follow_job(job: Job, sent: int) -> AsyncIterator[ServerSentEvent]:
     """Events until the job ends. The client already has `sent` characters of the text."""
     loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
@@ -32,9 +31,11 @@ async def follow_job(job: ExplanationJob, sent: int) -> AsyncIterator[ServerSent
             await changed.wait()
 
 
-async def report_ended(record: HistoryRecord, sent: int) -> AsyncIterator[ServerSentEvent]:
+async def report_ended(
+    status: JobStatus, text: str | None, error: str | None, sent: int
+) -> AsyncIterator[ServerSentEvent]:
     """The one event of a job that ended earlier."""
-    yield _event(JobState(status=record.status, text=record.response or "", error=record.error), 0, sent)
+    yield _event(JobState(status=status, text=text or "", error=error), 0, sent)
 
 
 def _event(state: JobState, place: int, sent: int) -> ServerSentEvent:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .job import ExplanationJob
+from .job import Job
 
 
 class QueueFull(Exception):
@@ -18,7 +18,7 @@ class QueueClosed(Exception):
     """The server is stopping."""
 
 
-JoinQueue = Callable[[ExplanationJob, Callable[[], None]], None]
+JoinQueue = Callable[[Job, Callable[[], None]], None]
 
 
 class JobQueue:
@@ -26,8 +26,8 @@ class JobQueue:
 
     def __init__(self, room: int):
         self.room = room
-        self.running: ExplanationJob | None = None
-        self._waiting: deque[ExplanationJob] = deque()
+        self.running: Job | None = None
+        self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
         self._reserved = 0  # places of requests that are still being read
         self._closed = False
@@ -48,7 +48,7 @@ class JobQueue:
             self._reserved += 1
         held = True
 
-        def join(job: ExplanationJob, admit: Callable[[], None]) -> None:
+        def join(job: Job, admit: Callable[[], None]) -> None:
             nonlocal held
             with self._changed:
                 if self._closed:
@@ -66,7 +66,7 @@ class JobQueue:
                 with self._changed:
                     self._reserved -= 1
 
-    def next(self) -> ExplanationJob | None:
+    def next(self) -> Job | None:
         """Wait for a job and make it the running one; None when the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -76,7 +76,7 @@ class JobQueue:
             self._renumber()
             return self.running
 
-    def leave(self, job: ExplanationJob) -> bool:
+    def leave(self, job: Job) -> bool:
         """Remove a waiting job; False if it was no longer waiting."""
         with self._changed:
             if job not in self._waiting:
@@ -93,18 +93,18 @@ class JobQueue:
             self._renumber()
             self._changed.notify_all()
 
-    def jobs(self) -> list[ExplanationJob]:
+    def jobs(self) -> list[Job]:
         with self._changed:
             return [*([self.running] if self.running else []), *self._waiting]
 
-    def find(self, id: str) -> ExplanationJob | None:
-        return next((job for job in self.jobs() if job.request.id == id), None)
+    def find(self, id: str) -> Job | None:
+        return next((job for job in self.jobs() if job.id == id), None)
 
     def retry_after(self) -> int:
         """Whole seconds until a place is likely to be free."""
         return max(1, round(sum(self._recent) / len(self._recent)))
 
-    def close(self) -> list[ExplanationJob]:
+    def close(self) -> list[Job]:
         """Accept no more jobs; returns those that were still waiting."""
         with self._changed:
             self._closed = True

@@ -18,6 +18,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_COOKIE = "vtrace-token"
+FORM_TYPE = "multipart/form-data"
+PLAIN_BYTES = 4 * 2**20  # of a request without files: it is kept in memory as a whole
 DEFAULT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 SECURITY_HEADERS = {
     "content-security-policy": DEFAULT_POLICY,
@@ -67,7 +69,7 @@ class Guard:
         headers = Headers(scope=scope)
         refusal = self._refusal(scope, headers)
         app = self.app if refusal is None else refusal
-        await app(scope, self._counted(receive), _with_headers(send))
+        await app(scope, self._counted(receive, self._most_bytes(headers)), _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The response to a request that is refused; None if it is allowed."""
@@ -80,8 +82,9 @@ class Guard:
         if self.token and not self._knows_token(headers):
             return self._sign_in(scope)
         length = headers.get("content-length", "0")
-        if length.isascii() and length.isdigit() and int(length[:20]) > self.upload_bytes:
-            return _refuse(413, self._too_large())
+        most = self._most_bytes(headers)
+        if length.isascii() and length.isdigit() and int(length[:20]) > most:
+            return _refuse(413, _too_large(most))
         return None
 
     def _knows_token(self, headers: Headers) -> bool:
@@ -103,7 +106,12 @@ class Guard:
     def _same(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _most_bytes(self, headers: Headers) -> int:
+        """Only files may be large: they are spooled to disk as they arrive."""
+        has_files = headers.get("content-type", "").lower().startswith(FORM_TYPE)
+        return self.upload_bytes if has_files else min(self.upload_bytes, PLAIN_BYTES)
+
+    def _counted(self, receive: Receive, most: int) -> Receive:
         """Bodies are counted as they arrive, and have to arrive in time."""
         seen, complete, until = 0, False, asyncio.get_running_loop().time() + self.body_seconds
 
@@ -118,14 +126,15 @@ class Guard:
                 raise HTTPException(408, f"the request took longer than {self.body_seconds:g} seconds") from error
             complete = not message.get("more_body", False)
             seen += len(message.get("body", b""))
-            if seen > self.upload_bytes:
-                raise HTTPException(413, self._too_large())
+            if seen > most:
+                raise HTTPException(413, _too_large(most))
             return message
 
         return counted
 
-    def _too_large(self) -> str:
-        return f"the request is larger than the limit of {self.upload_bytes} bytes; send smaller or fewer pictures"
+
+def _too_large(most: int) -> str:
+    return f"the request is larger than the limit of {most} bytes; send less, or smaller pictures"
 
 
 def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> Response:

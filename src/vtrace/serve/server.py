@@ -11,6 +11,7 @@ import uvicorn
 
 from ..errors import InputError, first_line
 from ..lvlm.hub import go_offline
+from ..system.peak_memory import share_free_memory
 from .application import create_app
 from .connections import TimedProtocol
 from .evaluation_runs import EvaluationRuns
@@ -70,5 +71,6 @@ def take_address(host: str, port: int) -> socket.socket:
 def run_server(service: ExplanationService, runs: EvaluationRuns, listening: socket.socket, token: str) -> None:
     """Serve until a signal arrives, without a connection to any other machine."""
     go_offline()
+    share_free_memory()
     service.start()
     ExplanationServer(service, runs, token).run(sockets=[listening])

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,8 +16,10 @@ from ..errors import InputError, VTraceError, is_out_of_memory
 from ..system.peak_memory import return_free_memory
 from ..viewer.page import page
 from .evaluation_runs import RunResponse
+from .experiment import ExperimentJob, ExperimentRequest, check_experiment, run_experiment
+from .experiment_table import Experiment
 from .history import STOPPED, History, HistoryRecord, is_disk_full
-from .job import EndedStatus, ExplainedTarget, ExplanationJob, JobCancelled, JobRequest
+from .job import EndedStatus, ExplainedTarget, ExplanationJob, Job, JobCancelled, JobRequest
 from .model_cache import ModelCache
 from .queue import JobQueue, JoinQueue
 from .security import Limits
@@ -26,6 +29,7 @@ from .turns import Turns
 from .uploads import thumbnail
 from .worker import explain_job
 
+MOST_EXPERIMENTS = 200  # on one explanation
 SWEEP = 0.5  # seconds between checks for abandoned jobs
 
 
@@ -131,6 +135,9 @@ class ExplanationService:
         record = self.find(id)
         if self.queue.find(id) and record.status in ("waiting", "running"):  # a finished one may not have left it yet
             raise NotPossibleNow("this explanation is still running; cancel it first")
+        for job in self.queue.jobs():
+            if isinstance(job, ExperimentJob) and job.explanation == id:
+                self._cancel(job, "the explanation was deleted")
         self.history.delete(id)
 
     def picture(self, id: str) -> bytes:
@@ -146,10 +153,49 @@ class ExplanationService:
             document = results.document(name)
             return None if document is None else MethodDocument(name, json.dumps(document, ensure_ascii=False))
 
-    def page(self, id: str) -> str:
-        """The viewer with all methods."""
+    def page(self, id: str, live: bool = False) -> str:
+        """The viewer with all methods and experiments; a live one can ask this server for more."""
         with self._building.take():
-            return page(self._results(id).attributions())
+            results = self._results(id).attributions()
+            found = [one.model_dump(mode="json") for one in self.history.experiments.of(id)]
+            server = {"path": f"/api/explanations/{id}/experiments", "problem": self._problem(id)} if live else None
+            return page(results, experiments=found, server=server)
+
+    def experiment(self, id: str, request: ExperimentRequest) -> Experiment:
+        """Check an experiment on a finished explanation and put it into the queue."""
+        with self.queue.reserved() as join:
+            with self._building.take():
+                check_experiment(request, self._results(id).bare_trace())
+            if problem := self._problem(id):
+                raise NotPossibleNow(problem)
+            if self.find(id).experiments >= MOST_EXPERIMENTS:
+                raise NotPossibleNow(f"this explanation has {MOST_EXPERIMENTS} experiments; ask the question again")
+            job = ExperimentJob(uuid.uuid4().hex, id, request)
+            join(job, lambda: self.history.experiments.add(job))
+        return self.find_experiment(id, job.id)
+
+    def find_experiment(self, id: str, experiment: str) -> Experiment:
+        self.find(id)
+        if job := self.queue.find(experiment):
+            job.touch()
+        found = self.history.experiments.find(id, experiment)
+        if found is None:
+            raise NoSuchExplanation
+        return found
+
+    def cancel_experiment(self, id: str, experiment: str) -> Experiment:
+        """Cancel an experiment. A finished one stays."""
+        self.find_experiment(id, experiment)
+        if job := self.queue.find(experiment):
+            self._cancel(job, "cancelled")
+        return self.find_experiment(id, experiment)
+
+    def _problem(self, id: str) -> str:
+        """Why the model cannot be asked again; empty if it can."""
+        model = self.find(id).model
+        if model in self.models.names:
+            return ""
+        return f"this explanation was made with {model}; start the server with --model {model} to ask it again"
 
     def _results(self, id: str) -> StoredResults:
         record = self.find(id)
@@ -168,7 +214,7 @@ class ExplanationService:
         join(ExplanationJob(request), lambda: self.history.add(request, small))
         return self.find(request.id)
 
-    def _cancel(self, job: ExplanationJob, why: str) -> None:
+    def _cancel(self, job: Job, why: str) -> None:
         if self.queue.leave(job):
             self._end(job, "cancelled", why)
         else:
@@ -184,9 +230,12 @@ class ExplanationService:
                 del job  # nothing of it is kept while the next one is awaited
                 return_free_memory()
 
-    def _run(self, job: ExplanationJob, began: float) -> None:
+    def _run(self, job: Job, began: float) -> None:
         try:
-            self._explain(job, began)
+            if isinstance(job, ExperimentJob):
+                self._try_out(job, began)
+            elif isinstance(job, ExplanationJob):
+                self._explain(job, began)
         except JobCancelled as stopped:
             status: EndedStatus = "interrupted" if self._stopping.is_set() else "cancelled"
             self._end(job, status, str(stopped), time.monotonic() - began)
@@ -205,9 +254,19 @@ class ExplanationService:
         self.history.finish(request.id, packed, trace.response, trace.answer_text, time.monotonic() - began)
         job.update(status="done", stage="")
 
-    def _end(self, job: ExplanationJob, status: EndedStatus, error: str, seconds: float | None = None) -> None:
+    def _try_out(self, job: ExperimentJob, began: float) -> None:
+        self.history.experiments.begin(job.id)
+        job.update(status="running", stage="loading the model")
+        job.check()  # the explanation may have been deleted
+        lvlm = self.models.get(self.find(job.explanation).model)
+        result = run_experiment(lvlm, self._results(job.explanation), job)
+        self.history.experiments.finish(job.id, result, job.state.text, time.monotonic() - began)
+        job.update(status="done", stage="")
+
+    def _end(self, job: Job, status: EndedStatus, error: str, seconds: float | None = None) -> None:
         try:
-            self.history.end(job.request.id, status, error, job.state.text, seconds)
+            table = self.history.experiments if isinstance(job, ExperimentJob) else self.history
+            table.end(job.id, status, error, job.state.text, seconds)
         except sqlite3.ProgrammingError:  # the server has stopped and closed the history
             return
         except Exception:  # a full disk must not stop the queue

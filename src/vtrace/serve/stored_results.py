@@ -13,9 +13,11 @@ from torch import Tensor
 
 from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
-from ..report.documents import attribution_document, encode_image, from_document, trace_document
+from ..report.documents import attribution_document, from_document
+from ..report.trace_document import encode_image, trace_document
 from ..system.json_reader import parse_json
 from ..tracing.pictures import open_image, open_images
+from ..types import Trace
 from ..viewer.exported_methods import index_of_matrix
 from ..viewer.quantise import decode_triangle, encode_triangle, left_out_note
 
@@ -63,6 +65,16 @@ class StoredResults(NamedTuple):
             replace(result, trace=trace, pairwise=None if one.matrix is None else matrices[one.matrix])
             for result, one in zip(bare, self.methods, strict=True)
         ]
+
+    def frozen_trace(self) -> Trace:
+        """The trace with its pictures."""
+        return replace(self.bare_trace(), images=open_images(self.pictures))
+
+    def bare_trace(self) -> Trace:
+        """The trace without pictures."""
+        found = from_document(_json(self.trace), "the trace")
+        assert isinstance(found, Trace)
+        return found
 
     def _bare(self, one: StoredMethod) -> Attribution:
         """Without pictures and matrix."""

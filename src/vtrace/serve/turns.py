@@ -23,7 +23,9 @@ class Turns:
             raise QueueFull
         try:
             with self._turn:
-                yield
-                return_free_memory()
+                try:
+                    yield
+                finally:
+                    return_free_memory()
         finally:
             self._places.release()

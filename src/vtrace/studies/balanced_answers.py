@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from ..benchmarks.benchmark import Benchmark
 from ..benchmarks.grading import CORRECT, grade
 from ..errors import InputError, VTraceError, running
-from ..lvlm.model import Lvlm
-from ..tracing.generate import trace
 from ..types import Progress
 from .store import StudyStore
 from .study import StudySetup
@@ -28,7 +25,7 @@ def choose_balanced(setup: StudySetup, store: StudyStore, limit: int, progress: 
         key = benchmark.key(number)
         progress(number, most, key)
         correct = known.get(key)
-        if correct is None and (correct := _is_correct(setup.lvlm, benchmark, number)) is not None:
+        if correct is None and (correct := _is_correct(setup, number)) is not None:
             store.save_verdict(key, correct)
         if correct is not None and len(found[correct]) < wanted[correct]:
             found[correct].append(number)
@@ -38,12 +35,11 @@ def choose_balanced(setup: StudySetup, store: StudyStore, limit: int, progress: 
     return chosen
 
 
-def _is_correct(lvlm: Lvlm, benchmark: Benchmark, number: int) -> bool | None:
+def _is_correct(setup: StudySetup, number: int) -> bool | None:
     """Whether the answer is correct; None if it cannot be graded or the item has to be left out."""
     try:
-        example = benchmark.example(number)
         with running("the response"):
-            verdict = grade(example, trace(lvlm, example).answer_text)
+            verdict = grade(setup.benchmark.example(number), setup.freeze(number).answer_text)
     except VTraceError:
         return None
     return CORRECT[verdict] if verdict else None

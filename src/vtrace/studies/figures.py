@@ -1,12 +1,17 @@
-"""What the plots of all studies share: colours, axes, the legend and the title."""
+"""What the plots of all studies share: their size, axes, direct labels and the title.
+
+Plots are as wide as a page of a paper and keep readable letters at half of that, the width of a column.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -14,11 +19,9 @@ from matplotlib.figure import Figure
 from ..system.files import write_atomically
 from ..system.text_colours import FAINT, INK
 
-SERIES_COLOURS = ("#4c125c", "#de5762", "#fba052", "#2a7f9e", "#6b9e3f", "#9a7fb8", "#8a6d3b", "#b0a8b6")
-
-
-def series_colour(number: int) -> str:
-    return SERIES_COLOURS[number % len(SERIES_COLOURS)]
+PAGE = 7.2  # inches
+TITLE, LABEL, TICK = 11.0, 10.0, 9.0  # points
+_APART = 0.085  # smallest distance of two labels, as a fraction of the axes' height
 
 
 class FigureAndAxes(NamedTuple):
@@ -28,49 +31,76 @@ class FigureAndAxes(NamedTuple):
     axes: np.ndarray
 
 
-def new_figure(rows: int, columns: int, width: float, height: float) -> FigureAndAxes:
-    """An empty figure in the style of all plots."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+class LineLabel(NamedTuple):
+    """A name beside the axes, at the height of what it names, in its colour."""
+
+    y: float
+    text: str
+    colour: str
+
+
+def new_figure(rows: int, columns: int, height: float, width: float = PAGE) -> FigureAndAxes:
+    """An empty figure in the style of all plots, with room for a title."""
+    figure = Figure(figsize=(width, height + 0.45), layout="constrained")
     FigureCanvasAgg(figure)
     engine: Any = figure.get_layout_engine()
-    engine.set(w_pad=0.08, h_pad=0.08)
+    engine.set(w_pad=0.06, h_pad=0.06, rect=(0, 0, 1, 1 - 0.4 / figure.get_figheight()))
     axes = figure.subplots(rows, columns, squeeze=False)
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
-        ax.tick_params(labelsize=8, colors=FAINT)
+        ax.tick_params(labelsize=TICK, colors=FAINT)
     return FigureAndAxes(figure, axes)
 
 
 def set_labels(ax: Axes, title: str, x: str = "", y: str = "") -> None:
-    ax.set_title(title, fontsize=9, color=INK, loc="left")
-    ax.set_xlabel(x, fontsize=8, color=FAINT)
-    ax.set_ylabel(y, fontsize=8, color=FAINT)
+    ax.set_title(title, fontsize=LABEL, color=INK, loc="left")
+    ax.set_xlabel(x, fontsize=TICK, color=FAINT)
+    ax.set_ylabel(y, fontsize=TICK, color=FAINT)
 
 
-def add_legend(figure: Figure, axes: np.ndarray, order: Sequence[str] = ()) -> Figure:
-    """One legend for all panels, below the title."""
-    known = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    labels = list(order or known)
-    rows = -(-len(labels) // 4)
-    figure.legend(
-        [known[label] for label in labels],
-        labels,
-        loc="upper left",
-        bbox_to_anchor=(0.015, 1 - 0.42 / figure.get_figheight()),
-        fontsize=8,
-        frameon=False,
-        ncols=4,
-        labelcolor=FAINT,
-    )
-    engine: Any = figure.get_layout_engine()
-    engine.set(rect=(0, 0, 1, 1 - (0.5 + 0.24 * rows) / figure.get_figheight()))
-    return figure
+def label_lines(ax: Axes, labels: Sequence[LineLabel]) -> None:
+    """Write names beside the axes instead of a legend. Names that would overlap are moved apart, in the same order."""
+    low, high = ax.get_ylim()
+    scale = ax.transAxes.inverted()
+    places = []
+    for label in labels:
+        _, y = scale.transform(ax.transData.transform((ax.get_xlim()[0], label.y)))
+        places.append((float(y), label))
+    places.sort(key=lambda place: place[0])
+    heights = spread([y for y, _ in places], _APART)
+    for (_, label), height in zip(places, heights, strict=True):
+        at = (1.02, height)
+        ax.text(*at, label.text, transform=ax.transAxes, fontsize=TICK, color=label.colour, va="center", ha="left")
+    ax.set_ylim(low, high)
+
+
+def spread(heights: Sequence[float], apart: float) -> list[float]:
+    """Sorted heights, moved as little as needed to be this far apart, and between 0 and 1 if they fit."""
+    found = list(heights)
+    for _ in range(100):
+        moved = False
+        for k in range(1, len(found)):
+            if (gap := apart - (found[k] - found[k - 1])) > 1e-9:
+                found[k - 1], found[k], moved = found[k - 1] - gap / 2, found[k] + gap / 2, True
+        if not moved:
+            break
+    for k in reversed(range(len(found))):  # none above the axes, where the title is
+        found[k] = min(found[k], 0.96 if k == len(found) - 1 else found[k + 1] - apart)
+    for k in range(len(found)):  # nor below them, where the ticks are, as long as there is room
+        found[k] = max(found[k], 0.0 if k == 0 else found[k - 1] + apart)
+    return found
 
 
 def add_title(figure: Figure, title: str) -> None:
-    top = 1 - 0.1 / figure.get_figheight()
-    figure.text(0.02, top, title, ha="left", va="top", fontsize=12, color=INK)
+    """What the figure shows, above its axes, in as many lines as it needs."""
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(title, int(12 * width))
+    figure.text(0.01, 1 - 0.1 / height, "\n".join(lines), ha="left", va="top", fontsize=TITLE, color=INK)
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, 0, 1, 1 - (0.2 + 0.2 * len(lines)) / height))
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    return write_atomically(path, lambda file: figure.savefig(file, dpi=130, facecolor="white"))
+    """Write PNG, PDF or SVG, as the file's ending says. Text in a PDF stays text."""
+    with rc_context({"pdf.fonttype": 42, "svg.hashsalt": "vtrace"}):
+        return write_atomically(path, lambda file: figure.savefig(file, dpi=150, facecolor="white"))

@@ -10,6 +10,7 @@ ORDERED_STUDY = VariantStudy(
     {
         "VTrace": Variant("vtrace"),
         "ordered": Variant("vtrace-ordered"),
+        "ordered, whole residual": Variant("vtrace-ordered", {"relative": False}),
         "ordered, columns": Variant("vtrace-ordered", {"normalise": "columns"}),
         "ordered, own stream": Variant("vtrace-ordered", {"own": True}),
         "ordered, no centring": Variant("vtrace-ordered", {"centring": False}),

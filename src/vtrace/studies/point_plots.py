@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from ..faithfulness.statistics import Summary
 from ..system.text_colours import INK
-from .figures import add_legend, new_figure, series_colour, set_labels
+from .figures import PAGE, TICK, LineLabel, label_lines, new_figure, set_labels
+from .method_colours import colour_of
 
 
 @dataclass(frozen=True)
@@ -38,31 +39,39 @@ SeriesMeans = Mapping[tuple[str, str], Sequence[MeanPoint]]  # by panel and seri
 
 
 def draw_panels(panels: Mapping[str, PlotPanel], means: SeriesMeans) -> Figure:
-    """All panels side by side, with one legend."""
+    """All panels, two in a row; every series has its name beside its end."""
     labels = list(dict.fromkeys(label for _, label in means))
-    figure, axes = new_figure(1, len(panels), 1 + 4.4 * len(panels), 4.2)
-    for ax, (title, panel) in zip(axes[0], panels.items(), strict=True):
-        set_labels(ax, title, panel.x, panel.y)
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = new_figure(rows, columns, 2.7 * rows, PAGE if columns > 1 else 0.75 * PAGE)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_visible(False)
+    for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
+        set_labels(ax, title[:1].upper() + title[1:], panel.x, panel.y)
         if panel.log_x:
             ax.set_xscale("log")
         if panel.log_y:
             ax.set_yscale("log")
         series = {label: means.get((title, label), []) for label in labels}
         for number, (label, points) in enumerate(series.items()):
-            _draw_series(ax, panel, series_colour(number), label, points)
+            _draw_series(ax, panel, colour_of(label, number), points)
+        if panel.from_zero:
+            ax.set_ylim(bottom=0)
         if panel.scatter:
             _name_dots(ax, {label: points[0] for label, points in series.items() if points})
         else:
             _set_ticks(ax, panel, sorted({point.x for points in series.values() for point in points}))
-        if panel.from_zero:
-            ax.set_ylim(bottom=0)
-    return add_legend(figure, axes, labels)
+            ends = [
+                (points[-1].y.mean, label, number) for number, (label, points) in enumerate(series.items()) if points
+            ]
+            label_lines(ax, [LineLabel(y, label, colour_of(label, number)) for y, label, number in ends])
+    return figure
 
 
-def _draw_series(ax: Axes, panel: PlotPanel, colour: str, label: str, points: Sequence[MeanPoint]) -> None:
+def _draw_series(ax: Axes, panel: PlotPanel, colour: str, points: Sequence[MeanPoint]) -> None:
     x, size = [point.x for point in points], 6 if panel.scatter else 3.5
-    ax.plot(x, [point.y.mean for point in points], "-", marker="o", ms=size, color=colour, label=label)
-    ax.fill_between(x, [p.y.low for p in points], [p.y.high for p in points], color=colour, alpha=0.12)
+    ax.plot(x, [point.y.mean for point in points], "-", marker="o", ms=size, color=colour)
+    ax.fill_between(x, [p.y.low for p in points], [p.y.high for p in points], color=colour, alpha=0.08)
 
 
 def _set_ticks(ax: Axes, panel: PlotPanel, places: Sequence[float]) -> None:
@@ -80,7 +89,7 @@ def _name_dots(ax: Axes, dots: Mapping[str, MeanPoint]) -> None:
             (dot.x, dot.y.mean),
             (3, 5 if above else -5),
             textcoords="offset points",
-            fontsize=7,
+            fontsize=TICK - 1,
             color=INK,
             rotation=40 if above else -40,
             rotation_mode="anchor",

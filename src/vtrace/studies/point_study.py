@@ -12,7 +12,6 @@ import numpy as np
 from ..faithfulness.plan import item_seed
 from ..faithfulness.statistics import Summary, summarise
 from ..methods.session import TraceSession
-from ..tracing.generate import trace
 from .point_plots import MeanPoint, PlotPanel, SeriesMeans, draw_panels
 from .study import Findings, Study, StudyReport, StudySetup
 
@@ -37,17 +36,23 @@ class PointStudy(Study[list[Point]]):
     limit: int = 50
 
     def measure(self, setup: StudySetup, number: int, before: list[Point] | None) -> list[Point]:
-        frozen = trace(setup.lvlm, setup.benchmark.example(number))
-        return self.points(TraceSession.open(setup.lvlm, frozen), setup.blur, item_seed(setup.seed, number))
+        return self.points(
+            TraceSession.open(setup.lvlm, setup.freeze(number)), setup.blur, item_seed(setup.seed, number)
+        )
 
     def decode(self, value: Any) -> list[Point]:
         return [Point(*point) for point in value]
 
     def report(self, findings: Findings[list[Point]]) -> StudyReport:
-        measured = list(findings.found.values())
-        means = mean_points(self.panels, measured)
-        text = _tables(self.panels, means, measured) + f"\n{_facts(findings)}"
-        return StudyReport(text, draw_panels(self.panels, means))
+        return points_report(self.panels, findings)
+
+
+def points_report(panels: Mapping[str, PlotPanel], findings: Findings[list[Point]]) -> StudyReport:
+    """Means over examples, as tables and a plot."""
+    measured = list(findings.found.values())
+    means = mean_points(panels, measured)
+    text = _tables(panels, means, measured) + f"\n{_facts(findings)}"
+    return StudyReport(text, draw_panels(panels, means))
 
 
 def mean_points(panels: Mapping[str, PlotPanel], items: Sequence[Sequence[Point]]) -> SeriesMeans:

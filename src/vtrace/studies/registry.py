@@ -17,6 +17,8 @@ from .gamma import GAMMA_STUDY
 from .hops import HOPS_STUDY
 from .ordered import ORDERED_STUDY
 from .receivers import RECEIVERS_STUDY
+from .refine import REFINE_STUDY
+from .sanity import SANITY_STUDY
 from .study import Study
 from .verify import VERIFY_STUDY
 
@@ -29,11 +31,13 @@ _ALL: tuple[Study[Any], ...] = (
     RECEIVERS_STUDY,
     CALIBRATION_STUDY,
     ORDERED_STUDY,
+    REFINE_STUDY,
     BUDGET_STUDY,
     CREDIT_STUDY,
     BLUR_STUDY,
     EFFICIENCY_STUDY,
     VERIFY_STUDY,
+    SANITY_STUDY,
 )
 STUDIES: dict[str, Study[Any]] = {study.name: study for study in _ALL}
 

@@ -31,7 +31,7 @@ def run_study(
     blur: float | None = None,
     progress: Progress = silent,
 ) -> list[Path]:
-    """Measure what is missing, and write NAME.md, NAME.png and NAME.svg into `out`/NAME."""
+    """Measure what is missing, and write NAME.md, and NAME.png, .pdf and .svg, into `out`/NAME."""
     study, folder = find_study(name), out / name
     setup = StudySetup(lvlm, benchmark, seed, benchmark.blur if blur is None else check_blur(blur))
     findings = measure_study(study, setup, folder, limit or study.limit, progress)
@@ -76,4 +76,4 @@ def _write_page(name: str, about: str, tables: str, folder: Path) -> Path:
 
 def _write_plots(name: str, about: str, figure: Figure, folder: Path) -> list[Path]:
     add_title(figure, f"{name.capitalize()}: {about}")
-    return [save_figure(figure, folder / f"{name}.{ending}") for ending in ("png", "svg")]
+    return [save_figure(figure, folder / f"{name}.{ending}") for ending in ("png", "pdf", "svg")]

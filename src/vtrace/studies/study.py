@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from ..benchmarks.benchmark import Benchmark
 from ..lvlm.model import Lvlm
-from ..types import Progress
+from ..tracing.generate import trace
+from ..types import Progress, Trace
 from .store import StudyStore
 
 Found = TypeVar("Found")  # what a study measures on one example
@@ -24,6 +25,11 @@ class StudySetup:
     benchmark: Benchmark
     seed: int
     blur: float  # radius, as a fraction of the longer side
+
+    def freeze(self, number: int) -> Trace:
+        """Ask the model about one example, as the benchmark says."""
+        example, asked = self.benchmark.example(number), self.benchmark
+        return trace(self.lvlm, example, system=asked.system, max_new_tokens=asked.max_new_tokens)
 
 
 @dataclass(frozen=True)

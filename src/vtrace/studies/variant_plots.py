@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 
 from ..faithfulness.rows import CurveRow
 from ..faithfulness.store import Run
-from ..faithfulness.tables import CURVE_SETTINGS, CurveSetting, Line, Subset, Table
+from ..faithfulness.tables import CurveSetting, Line, Subset, Table
 from ..system.text_colours import FAINT, INK
-from .figures import add_legend, new_figure, series_colour, set_labels
+from .figures import TICK, LineLabel, label_lines, new_figure, set_labels
+from .method_colours import colour_of
 
 _DIRECTIONS = {"RISE ins": "insertion", "RISE del": "deletion"}
-HINTS = {"RISE ins": "insertion, higher is better", "RISE del": "deletion, lower is better"}
+BETTER = {"RISE ins": "higher is better", "RISE del": "lower is better"}
 
 
 class VariantPlot(Protocol):
@@ -27,40 +28,58 @@ class VariantPlot(Protocol):
     def draw(self, run: Run, table: Table) -> Figure: ...
 
 
+class _Panel(NamedTuple):
+    """Axes for one target, subset, setting and direction: insertion on the left, deletion on the right."""
+
+    ax: Axes
+    target: str
+    subset: Subset
+    setting: CurveSetting
+    metric: str
+
+
+def _panels(table: Table, height: float) -> tuple[Figure, list[_Panel]]:
+    """A row for each target, subset and setting."""
+    shown = dict.fromkeys((line.target, line.subset) for line in table.lines)
+    rows = [(target, subset, setting) for target, subset in shown for setting in table.settings]
+    figure, axes = new_figure(len(rows), 2, height * len(rows))
+    panels = []
+    for row, (target, subset, setting) in enumerate(rows):
+        for ax, metric in zip(axes[row], _DIRECTIONS, strict=True):
+            answers = "" if subset == "all" else f", {subset} answers"
+            set_labels(ax, f"{setting.capitalize()} setting, {_DIRECTIONS[metric]}, {target}{answers}")
+            panels.append(_Panel(ax, target, subset, setting, metric))
+    return figure, panels
+
+
 class Bars:
-    """Insertion and deletion side by side, with intervals; one panel per target, subset and setting."""
+    """Insertion and deletion on axes of their own, with intervals, each method in its colour."""
 
     def draw(self, run: Run, table: Table) -> Figure:
-        panels = list(dict.fromkeys((line.target, line.subset) for line in table.lines))
-        height = 1.2 + len(panels) * (0.9 + 0.36 * len(table.methods))
-        figure, axes = new_figure(len(panels), 2, 11, height)
-        for row, (target, subset) in enumerate(panels):
-            for ax, setting in zip(axes[row], CURVE_SETTINGS, strict=True):
-                set_labels(ax, _title(target, setting, subset))
-                for number, metric in enumerate(_DIRECTIONS):
-                    if line := table.find(target, setting, metric, subset):
-                        _draw_bars(ax, number, line, table.methods)
-                ax.set_yticks(np.arange(len(table.methods)) + 0.19, table.methods, fontsize=8, color=INK)
-                ax.invert_yaxis()
-                ax.set_xlim(0, 1.1)
-                ax.set_xticks(np.linspace(0, 1, 6))
-        return add_legend(figure, axes)
+        figure, panels = _panels(table, 0.75 + 0.24 * len(table.methods))
+        for panel in panels:
+            if line := table.find(panel.target, panel.setting, panel.metric, panel.subset):
+                _draw_bars(panel.ax, line, table.methods)
+            panel.ax.set_xlabel(f"area under the curve, {BETTER[panel.metric]}", fontsize=TICK, color=FAINT)
+        return figure
 
 
-def _draw_bars(ax: Axes, number: int, line: Line, names: Sequence[str]) -> None:
-    places = np.arange(len(names)) + 0.38 * number
+def _draw_bars(ax: Axes, line: Line, names: Sequence[str]) -> None:
     cells = [line.cells[name] for name in names]
     ax.barh(
-        places,
+        range(len(names)),
         [cell.mean for cell in cells],
-        0.36,
+        0.7,
         xerr=[[cell.mean - cell.low for cell in cells], [cell.high - cell.mean for cell in cells]],
-        color=series_colour(number),
-        label=HINTS[line.metric],
-        error_kw={"lw": 0.8, "ecolor": FAINT},
+        color=[colour_of(name, number) for number, name in enumerate(names)],
+        error_kw={"lw": 0.8, "ecolor": INK},
     )
-    for place, cell in zip(places, cells, strict=True):
-        ax.text(cell.high + 0.01, place, f"{cell.mean:.3f}", fontsize=7, color=FAINT, va="center")
+    for place, cell in enumerate(cells):
+        ax.text(cell.high + 0.02, place, f"{cell.mean:.3f}", fontsize=TICK, color=FAINT, va="center")
+    ax.set_yticks(range(len(names)), names, fontsize=TICK, color=INK)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.25)
+    ax.set_xticks(np.linspace(0, 1, 6))
 
 
 class PlacedVariant(NamedTuple):
@@ -79,59 +98,50 @@ class ParameterLines:
     ticks: Mapping[float, str] | None = None
 
     def draw(self, run: Run, table: Table) -> Figure:
-        targets = _targets(table)
-        figure, axes = new_figure(len(targets), 2, 10, 1 + 2.9 * len(targets))
-        for row, target in enumerate(targets):
-            for ax, setting in zip(axes[row], CURVE_SETTINGS, strict=True):
-                set_labels(ax, _title(target, setting), self.parameter)
-                for number, label in enumerate(self.series):
-                    for metric, style in zip(_DIRECTIONS, ("-", "--"), strict=True):
-                        if line := table.find(target, setting, metric):
-                            self._draw_line(ax, number, label, line, style)
-                ax.set_ylim(0, 1)
-                if self.ticks:
-                    ax.set_xticks(list(self.ticks), list(self.ticks.values()))
-        return add_legend(figure, axes)
+        figure, panels = _panels(table, 2.1)
+        for panel in panels:
+            panel.ax.set_ylim(0, 1)
+            panel.ax.set_xlabel(self.parameter, fontsize=TICK, color=FAINT)
+            panel.ax.set_ylabel(f"area, {BETTER[panel.metric]}", fontsize=TICK, color=FAINT)
+            if self.ticks:
+                panel.ax.set_xticks(list(self.ticks), list(self.ticks.values()))
+            if line := table.find(panel.target, panel.setting, panel.metric, panel.subset):
+                drawn = [self._draw_line(panel.ax, number, label, line) for number, label in enumerate(self.series)]
+                label_lines(panel.ax, [label for label in drawn if label])
+        return figure
 
-    def _draw_line(self, ax: Axes, number: int, label: str, line: Line, style: str) -> None:
+    def _draw_line(self, ax: Axes, number: int, label: str, line: Line) -> LineLabel | None:
         points = [(place.x, line.cells[place.variant]) for place in self.series[label] if place.variant in line.cells]
-        cells, x, colour = [cell for _, cell in points], [x for x, _ in points], series_colour(number)
-        ax.plot(
-            x,
-            [c.mean for c in cells],
-            style,
-            marker="o",
-            ms=3.5,
-            color=colour,
-            label=f"{label}, {_DIRECTIONS[line.metric]}",
-        )
-        ax.fill_between(
-            x, [cell.low for _, cell in points], [cell.high for _, cell in points], color=colour, alpha=0.12
-        )
+        cells, x, colour = [cell for _, cell in points], [x for x, _ in points], colour_of(label, number)
+        ax.plot(x, [cell.mean for cell in cells], "-", marker="o", ms=3.5, color=colour)
+        ax.fill_between(x, [cell.low for cell in cells], [cell.high for cell in cells], color=colour, alpha=0.12)
+        return LineLabel(cells[-1].mean, label, colour) if cells else None
 
 
 class MeanCurves:
-    """Mean normalised likelihood as inputs are restored (solid) or removed (dashed), over items that all variants have.
-    Items with degenerate curves are left out."""
-
-    x = "inputs restored (—) or removed (- -), %"
-    y = "likelihood of the response, normalised"
+    """Mean normalised likelihood as inputs are restored (insertion) or removed (deletion), over items that all variants
+    have. Items with degenerate curves are left out. Names are at the mean heights of their curves: all curves end in
+    the same point."""
 
     def draw(self, run: Run, table: Table) -> Figure:
-        targets = _targets(table)
-        figure, axes = new_figure(len(targets), 2, 10, 1 + 3.1 * len(targets))
-        for row, target in enumerate(targets):
-            for ax, setting in zip(axes[row], CURVE_SETTINGS, strict=True):
-                set_labels(ax, _title(target, setting), self.x, self.y)
-                curves = _comparable_curves(run, target, setting, table.methods)
-                for number, name in enumerate(table.methods):
-                    for mode, style in (("insertion", "-"), ("deletion", "--")):
-                        own = [row for row in curves if (row["method"], row["mode"]) == (name, mode)]
-                        if len(mean := _mean_curve(own)):
-                            label = name if mode == "insertion" else None
-                            x = 100 * np.linspace(0, 1, len(mean))
-                            ax.plot(x, mean, style, lw=1.6, color=series_colour(number), label=label)
-        return add_legend(figure, axes)
+        figure, panels = _panels(table, 2.2)
+        for panel in panels:
+            mode = _DIRECTIONS[panel.metric]
+            curves = _comparable_curves(run, panel.target, panel.setting, table.methods)
+            panel.ax.set_ylim(-0.02, 1.02)
+            panel.ax.set_xlabel(
+                f"inputs {'restored' if mode == 'insertion' else 'removed'}, %", fontsize=TICK, color=FAINT
+            )
+            panel.ax.set_ylabel("likelihood, normalised", fontsize=TICK, color=FAINT)
+            labels = []
+            for number, name in enumerate(table.methods):
+                own = [row for row in curves if (row["method"], row["mode"]) == (name, mode)]
+                if len(mean := _mean_curve(own)):
+                    colour = colour_of(name, number)
+                    panel.ax.plot(100 * np.linspace(0, 1, len(mean)), mean, "-", lw=1.6, color=colour)
+                    labels.append(LineLabel(float(mean.mean()), name, colour))
+            label_lines(panel.ax, labels)
+        return figure
 
 
 def _comparable_curves(run: Run, target: str, setting: CurveSetting, methods: Sequence[str]) -> list[CurveRow]:
@@ -146,11 +156,3 @@ def _mean_curve(rows: Sequence[CurveRow]) -> np.ndarray:
     values = [np.array(json.loads(row["response"])) for row in rows]
     grid = np.linspace(0, 1, max((len(value) for value in values), default=0))
     return np.mean([np.interp(grid, np.linspace(0, 1, len(v)), v) for v in values], axis=0) if values else grid
-
-
-def _targets(table: Table) -> list[str]:
-    return list(dict.fromkeys(line.target for line in table.lines))
-
-
-def _title(target: str, setting: CurveSetting, subset: Subset = "all") -> str:
-    return f"{setting.capitalize()} setting, target: {target}" + ("" if subset == "all" else f", {subset} answers only")

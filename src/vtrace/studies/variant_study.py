@@ -51,6 +51,8 @@ class VariantStudy(Study[RunRows]):
             calibrated=self.calibrated,
             options={label: variant.options for label, variant in self.variants.items() if variant.options},
             variants={label: variant.method for label, variant in self.variants.items()},
+            max_new_tokens=setup.benchmark.max_new_tokens,
+            system=setup.benchmark.system,
         )
 
     def settings(self, setup: StudySetup) -> Mapping[str, object]:
@@ -63,7 +65,7 @@ class VariantStudy(Study[RunRows]):
 
     def measure(self, setup: StudySetup, number: int, before: RunRows | None) -> RunRows:
         plan = self.plan(setup)
-        item = freeze_item(setup.lvlm, setup.benchmark, plan, number, _response(before) if before else None)
+        item = freeze_item(setup.lvlm, setup.benchmark, plan.responses, number, _response(before) if before else None)
         found = measure_item(setup.lvlm, plan, item, setup.blur, self._missing(before or RunRows()))
         if before:
             found.result[:0] = before.result

@@ -20,10 +20,10 @@ from ..faithfulness.verify import run_plan
 from ..methods.registry import run_method
 from ..methods.session import TraceSession
 from ..system.text_colours import FAINT
-from ..tracing.generate import trace
 from ..tracing.targets import find_target
 from ..types import Progress
-from .figures import add_legend, new_figure, series_colour, set_labels
+from .figures import PAGE, LineLabel, label_lines, new_figure, set_labels
+from .method_colours import colour_of
 from .store import StudyStore
 from .study import Findings, Study, StudyReport, StudySetup
 
@@ -68,7 +68,7 @@ class VerifyStudy(Study[VerifiedExample]):
         return found
 
     def measure(self, setup: StudySetup, number: int, before: VerifiedExample | None) -> VerifiedExample:
-        frozen, seed = trace(setup.lvlm, setup.benchmark.example(number)), item_seed(setup.seed, number)
+        frozen, seed = setup.freeze(number), item_seed(setup.seed, number)
         session = TraceSession.open(setup.lvlm, frozen)
         example = before or _hide_evidence(session, setup.blur, seed)
         found, random_found = dict(example.found), dict(example.random_found)
@@ -143,18 +143,22 @@ def _sizes(examples: Sequence[VerifiedExample]) -> dict[int, int]:
 
 def _figure(examples: Sequence[VerifiedExample]) -> Figure:
     """How many sets are at most so many times as large as the evidence."""
-    figure, axes = new_figure(1, 1, 8.0, 4.2)
+    figure, axes = new_figure(1, 1, 3.2, 0.75 * PAGE)
     (ax,) = axes.flat
+    ends = []
     for number, label in enumerate(EXPLANATIONS):
         ratios = np.sort(_ratios(examples, label))
         seen = ratios[np.isfinite(ratios)]
         share = np.arange(1, len(seen) + 1) / len(ratios)
-        ax.step([0, *seen], [0, *share], where="post", color=series_colour(number), label=label)
+        colour = colour_of(label, number)
+        ax.step([0, *seen], [0, *share], where="post", color=colour)
+        ends.append(LineLabel(float(share[-1]) if len(share) else 0.0, label, colour))
     ax.axvline(SLACK, color=FAINT, linewidth=0.8, linestyle="--")
     ax.set_ylim(0, 1)
     ax.set_xlim(0, 6)
-    set_labels(ax, "patches hidden until the answer changes", "multiples of the true evidence", "share of examples")
-    return add_legend(figure, axes)
+    set_labels(ax, "Patches hidden until the answer changes", "multiples of the true evidence", "share of examples")
+    label_lines(ax, ends)
+    return figure
 
 
 VERIFY_STUDY = VerifyStudy()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+_LIBC, _M_ARENA_MAX = "libc.so.6", -8  # of <malloc.h>
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -53,7 +54,14 @@ def memory_in_use(device: torch.device) -> int:
 def return_free_memory() -> None:
     """Return unused memory to the system: what the allocator keeps would distort the next measurement."""
     with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        ctypes.CDLL(_LIBC).malloc_trim(0)
+
+
+def share_free_memory() -> None:
+    """Let threads that start from now on share unused memory. By default glibc keeps up to 64 MB for each of them,
+    which `return_free_memory` cannot return."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(_LIBC).mallopt(_M_ARENA_MAX, 1)
 
 
 def _resident(field: str) -> int:

@@ -13,7 +13,7 @@ class Presenter(Protocol):
 
     def save(self, thing: Any, path: str | Path) -> Path: ...
 
-    def notebook(self, thing: Any) -> str: ...
+    def notebook(self, thing: Any) -> dict[str, str]: ...
 
 
 PRESENTER: Provided[Presenter] = Provided("presenter")
@@ -23,8 +23,13 @@ class Presentable:
     """A result that can be saved to a file and shown in a notebook."""
 
     def save(self, path: str | Path) -> Path:
-        """Write .json (which can be loaded again), .html (one self-contained page) or .png, depending on the suffix."""
+        """Write .json (which can be loaded again), .html (one self-contained page), or a figure as .png, .pdf or
+        .svg, depending on the suffix."""
         return PRESENTER.get().save(self, path)
 
-    def _repr_html_(self) -> str:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows, by media type."""
         return PRESENTER.get().notebook(self)
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]

@@ -8,6 +8,7 @@ from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..types import Example, Target, Trace
 from .generate import Reply, retrace
+from .prompt import check_length
 from .user_text import check_user_text
 
 
@@ -22,6 +23,7 @@ def with_alternative(lvlm: Lvlm, trace: Trace, target: Target, text: str) -> Tra
     if ids == list(trace.ids[first : last + 1]):
         raise InputError(f"the alternative {text!r} is what the response says; give another one")
     reply = [*trace.ids[trace.prompt_length : first], *ids, *trace.ids[last + 1 :]]
+    check_length(lvlm, trace.prompt_length + len(reply))
     example = Example(
         trace.images,
         trace.question,
@@ -34,7 +36,7 @@ def with_alternative(lvlm: Lvlm, trace: Trace, target: Target, text: str) -> Tra
 
 def _alternative_ids(lvlm: Lvlm, trace: Trace, first: int, text: str) -> list[int]:
     """Tokens of the alternative, read behind the text before it, with the blanks of what it replaces."""
-    text = unicodedata.normalize("NFC", text).strip()
+    text = spoken_text(text)
     check_user_text(lvlm, text, "alternative")
     said = trace.text[slice(*trace.offsets[first])]
     blank = said[: len(said) - len(said.lstrip())]
@@ -45,6 +47,14 @@ def _alternative_ids(lvlm: Lvlm, trace: Trace, first: int, text: str) -> list[in
 
     context, whole = tokens(before), tokens(before + blank + text)
     found = whole[len(context) :] if whole[: len(context)] == context else tokens(blank + text)
-    if not text or not found:
-        raise InputError("the alternative is empty; give an answer such as 'red star'")
+    if not found:
+        raise InputError(f"the model has no tokens for the alternative {text!r}; give an answer such as 'red star'")
     return found
+
+
+def spoken_text(text: str) -> str:
+    """An alternative without blanks around it; one without any visible character is refused."""
+    text = unicodedata.normalize("NFC", text).strip()
+    if not any(character.isprintable() and not character.isspace() for character in text):
+        raise InputError("the alternative is empty; give an answer such as 'red star'")
+    return text

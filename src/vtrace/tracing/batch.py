@@ -10,9 +10,9 @@ from ..errors import VTraceError, running
 from ..lvlm.model import Lvlm
 from ..lvlm.side_by_side import Unanswered, can_decode_side_by_side, decode_side_by_side
 from ..types import ProcessedPrompt
+from .defaults import GENERATED_TOGETHER
 from .reply import Reply, as_reply, generate_reply, generation_stops
 
-GENERATED_TOGETHER = 16
 _RULES = (  # settings of a checkpoint that change which token is chosen
     "bad_words_ids", "begin_suppress_tokens", "exponential_decay_length_penalty", "forced_bos_token_id",
     "forced_eos_token_id", "guidance_scale", "min_length", "min_new_tokens", "no_repeat_ngram_size", "sequence_bias",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..errors import InputError
@@ -92,6 +93,16 @@ def question_of(turns: Sequence[Turn]) -> str:
 def texts_of(turns: Sequence[Turn]) -> list[str]:
     """All texts of all turns, in order."""
     return [part for turn in turns for part in turn.parts if part and part.strip()]
+
+
+def joined_texts(turns: Sequence[Turn], cleaned: Callable[[str], str]) -> list[str]:
+    """All texts as a template may put them together: cleaned, and those joined that no picture separates."""
+    return [
+        "".join(cleaned(part or "") for part in run)
+        for turn in turns
+        for is_picture, run in groupby(turn.parts, lambda part: part is None)
+        if not is_picture
+    ]
 
 
 def messages_of(turns: Sequence[Turn], system: str, own_turn: bool = True, plain: bool = False) -> list[dict[str, Any]]:

@@ -11,10 +11,11 @@ from ..lvlm.families.family import Size
 from ..lvlm.model import Lvlm
 from ..types import Example, Kind, Patch, ProcessedPrompt, Span, Trace, Word
 from .conversation import texts_of
+from .defaults import MAX_NEW_TOKENS, SYSTEM_PROMPT
 from .example import Message, as_example, from_chat, is_chat, tidy, turns_of
 from .pictures import Picture
-from .prompt import SYSTEM_PROMPT, locate_texts, process_prompt
-from .reply import MAX_NEW_TOKENS, Reply, end_tokens, generate_reply, known_reply, room_for_reply
+from .prompt import locate_texts, process_prompt
+from .reply import Reply, end_tokens, generate_reply, known_reply, room_for_reply
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
 
 
@@ -39,11 +40,12 @@ def trace(
         max_new_tokens: token budget of a generated response.
         streamer: receives the tokens while they are generated, as in `transformers`.
 
-    >>> trace(lvlm, "officer.jpg", "What is this person's job?")  # doctest: +SKIP
+    Examples:
+        >>> trace(lvlm, "officer.jpg", "What is this person's job?")  # doctest: +SKIP
     """
     if is_chat(images):
         chat = from_chat(images)
-        example, response = chat.example, response or chat.response
+        example, response = chat.example, chat.response if response is None else response
         system = system if chat.system is None else chat.system
     else:
         example = tidy(images) if isinstance(images, Example) else as_example(images, question)  # type: ignore[arg-type]
@@ -79,7 +81,7 @@ def _freeze(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt, system: str, 
         kinds[patch.position] = "image"
     end = len(ids) - (reply.ids[-1] in end_tokens(lvlm))
     span = Span(offsets[start].start, offsets[end - 1].stop)
-    reasoning, answer = find_answer(text, span)
+    reasoning, answer = find_answer(text, span, example.answer_names)
     return Trace(
         model=lvlm.name,
         images=example.images,
@@ -115,7 +117,7 @@ def _patches(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> tuple[Pat
             "its family file does not fit this version of transformers"
         )
     return tuple(
-        Patch(position, index, cell.row, cell.column, cell.box, cell.view)
+        Patch(position, index, cell.row, cell.column, cell.box, cell.view, cell.confidence)
         for position, (index, cell) in zip(positions, cells, strict=True)
         if cell is not None  # a token that shows nothing, such as the end of a row, is part of the template
     )

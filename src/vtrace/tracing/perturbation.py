@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64
@@ -20,8 +20,9 @@ from ..lvlm.model import Lvlm
 from ..lvlm.prefix import after, read_prefix
 from ..system.batches import consecutive, in_parallel_batches
 from ..types import Progress, Trace, silent
-from .pictures import BLUR, blur
-from .prompt import process, processed_prompt, trace_inputs
+from .blurred_pixels import blurred_pixels
+from .pictures import BLUR
+from .prompt import processed_prompt, trace_inputs
 
 GENERATED_TOKENS = 8192  # as many sequences as fit, with room for their responses, are generated together
 KEPT_BYTES = 1 << 28  # of vision features: as many states as fit are encoded and then decoded together
@@ -37,9 +38,9 @@ class TileState(NamedTuple):
 class Perturbation:
     """Perturbs one trace: image positions of a state are blurred, all others padded.
 
-    A blurred copy of the picture is processed once; a state takes the processed pixels of its patches from
-    it, so that tokens and pixels stay aligned. The picture is encoded again for every state, and its features
-    are reused for other states with the same picture, or the same tile if tiles are encoded independently.
+    Where pixels of a patch are known in processed pictures, a state takes them from a blurred copy, so that tokens and
+    pixels stay aligned. The picture is encoded again for every state, and its features are reused for other states
+    with the same picture, or the same tile if tiles are encoded independently.
     """
 
     def __init__(self, lvlm: Lvlm, trace: Trace, arguments: Arguments | None = None, radius: float = BLUR):
@@ -53,18 +54,7 @@ class Perturbation:
         self._first = min(trace.positions("image", "question"), default=0)
         self._prefix = read_prefix(lvlm.family, lvlm.model, self._arguments, self._first)
         self._features: OrderedDict[TileState, list[Tensor]] = OrderedDict()
-        self._embedded: dict[Any, Callable[[Tensor], Tensor]] = {}
-        if not self._image:
-            return
-        prompt = processed_prompt(lvlm, trace)
-        self._blurred = process(lvlm, prompt.text, blur(trace.images, radius))["pixel_values"]
-        pixels = self._clean["pixel_values"], self._blurred
-        if lvlm.family.patch_embed:  # patches are embedded independently: once for all states, and then mixed
-            embed = lvlm.family.patch_embed(lvlm.model)
-            with torch.no_grad():
-                pixels = embed(pixels[0]), embed(pixels[1])
-            self._embedded[embed] = lambda rows: rows
-        self._pixels = pixels
+        self._pixels = blurred_pixels(lvlm, trace, self._clean, radius) if self._image else None
 
     def log_probabilities(
         self, states: Sequence[Collection[int]], progress: Progress = silent
@@ -125,17 +115,17 @@ class Perturbation:
     def _show(self, states: Sequence[Collection[int]]) -> None:
         """Encode the pictures of these states, unless their features are known."""
         new = self._pictures({part for state in states for part in self._parts(state)} - self._features.keys())
-        together = self.lvlm.seam.batch_size(len(self.trace))
+        if not new or self._pixels is None:
+            return
+        together = self.lvlm.seam.batch_size(len(self.trace)) if self._pixels.together else 1
         # Shared state is changed once around all threads, not in each.
-        with overridden(self._embedded), self.lvlm.seam.undisturbed():
+        with overridden(self._pixels.replacements), self.lvlm.seam.undisturbed():
             for part in in_parallel_batches(self._encode, new, together, self.lvlm.device):
                 self._features.update(part)
 
     def all_blurred(self) -> Arguments:
         """Decoder arguments with every picture blurred."""
-        if not self._image:
-            return self._arguments
-        return self.lvlm.seam.encode({**self._clean, "pixel_values": self._blurred})
+        return self._arguments if self._pixels is None else self.lvlm.seam.encode(self._pixels.all_blurred())
 
     def _decode(self, states: Sequence[Collection[int]]) -> Float64[Tensor, "states tokens"]:
         ids = torch.tensor(self.trace.ids)
@@ -172,16 +162,10 @@ class Perturbation:
 
     def _encode(self, pictures: Sequence[frozenset[int]]) -> dict[TileState, list[Tensor]]:
         """Vision features of pictures with these patches blurred, by tile: rows of image positions, and of extras."""
-        family, config, count = self.lvlm.family, self.lvlm.model.config, len(pictures)
-        inputs = {
-            name: torch.cat([value] * count) if isinstance(value, Tensor) and name != "pixel_values" else value
-            for name, value in self._clean.items()
-        }
-        masks = [torch.tensor([p in picture for p in self._image]) for picture in pictures]
-        clean, other = self._pixels
-        chosen = [family.pixel_mask(self._clean, mask.to(clean.device), config) for mask in masks]
-        inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen], dim=family.pixel_axis)
-        embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(inputs))
+        if self._pixels is None:
+            return {}
+        count = len(pictures)
+        embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(self._pixels.inputs(pictures)))
         rows = [embeds[:, self._image], *(extra.view(count, len(self._image), -1) for extra in extras)]
         tiles = [tensor.split([len(tile) for tile in self._tiles], dim=1) for tensor in rows]
         return {

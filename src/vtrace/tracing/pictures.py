@@ -33,6 +33,9 @@ def open_image(picture: Picture | bytes, name: str = "", formats: Sequence[str] 
         name: for messages; by default the path.
         formats: of files that are accepted.
     """
+    if not isinstance(picture, Image.Image | bytes | str | os.PathLike):
+        kind = type(picture).__name__
+        raise InputError(f"a picture cannot be a {kind}; give a file name, or make a picture of it: Image.fromarray(…)")
     name = name or ("the picture" if isinstance(picture, Image.Image | bytes) else str(picture))
     with _refusing(name):
         if isinstance(picture, Image.Image):
@@ -58,11 +61,18 @@ def _refusing(name: str) -> Iterator[None]:
     except InputError:
         raise
     except UnidentifiedImageError as error:
-        raise InputError(f"{name[:200]} is not a picture in a known format; save it as PNG or JPEG") from error
+        raise InputError(f"{name[:200]} is not a picture in a known format; {_cure(name)}") from error
     except Exception as error:  # decoders raise many kinds of errors on a damaged file
         raise InputError(
             f"cannot read {name[:200]}: {first_line(error)}; save it as PNG or JPEG and try again"
         ) from error
+
+
+def _cure(name: str) -> str:
+    """What to do with a file that is not read."""
+    if name.lower().endswith((".heic", ".heif")):
+        return "export it as JPEG, or convert it: sips -s format jpeg IN --out OUT (Mac), heif-convert IN OUT (Linux)"
+    return "save it as PNG or JPEG"
 
 
 def open_images(pictures: Sequence[Picture | bytes]) -> tuple[Image.Image, ...]:
@@ -81,10 +91,14 @@ def _file(picture: str | os.PathLike[str] | bytes, name: str) -> io.BytesIO | Pa
     if isinstance(picture, bytes):
         return io.BytesIO(picture)
     if not os.path.exists(picture):
+        if str(picture).lower().startswith(("http://", "https://")):
+            raise InputError(f"{name[:200]} is an address, and VTrace downloads nothing; save the picture first")
         raise InputError(f"there is no picture at {name}")
     if os.path.isdir(picture):
         raise InputError(f"{name} is a folder; give a picture file")
-    if os.path.isfile(picture) and os.path.getsize(picture) == 0:
+    if not os.path.isfile(picture):
+        raise InputError(f"{name} is a device or a pipe; save the picture as a file first")
+    if os.path.getsize(picture) == 0:
         raise InputError(f"{name} is empty")
     return Path(picture)
 
@@ -104,6 +118,9 @@ def _is_ready(image: Image.Image, name: str) -> bool:
 
 def _rgb(image: Image.Image, name: str) -> Image.Image:
     _check_size(image, name)
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":  # a camera's MPO holds one photograph, and previews of it
+        raise InputError(f"{name} has {frames} frames, and a model sees one; save the frame that you mean as PNG")
     upright = ImageOps.exif_transpose(image)
     if upright.mode == "F":
         raise InputError(f"{name} has floating-point pixels of unknown range; save it as PNG or JPEG")

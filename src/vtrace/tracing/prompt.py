@@ -12,14 +12,11 @@ from ..errors import InputError, ModelError, first_line
 from ..lvlm.encoding import with_response
 from ..lvlm.families.family import Arguments, ProcessorOutput
 from ..lvlm.model import Lvlm
-from ..lvlm.processor import placeholder, render_chat
+from ..lvlm.processor import placeholder, processed, render_chat
 from ..types import Example, ProcessedPrompt, Span, Trace, Turn
-from .conversation import locate, marked, messages_of, texts_of, unmarked
+from .conversation import joined_texts, locate, marked, messages_of, unmarked
 from .example import turns_of
 from .user_text import check_user_text
-
-# The prompt under which reasoning traces are generated (the paper's, Evaluation Details).
-SYSTEM_PROMPT = "Look at the image carefully and reason step by step, then end with a line 'Final answer: <answer>'."
 
 
 def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt:
@@ -36,10 +33,7 @@ def process_prompt(lvlm: Lvlm, example: Example, system: str) -> ProcessedPrompt
 
 def process(lvlm: Lvlm, text: str, images: Sequence[Image.Image]) -> ProcessorOutput:
     """Processor output for a rendered prompt and its pictures."""
-    batch = [list(images)] if images else None  # the pictures of the one text
-    inputs = dict(lvlm.processor(text=[unmarked(text)], images=batch, return_tensors="pt").to(lvlm.device))
-    inputs.pop("labels", None)  # for training
-    return inputs
+    return processed(lvlm.processor, unmarked(text), images, lvlm.model)
 
 
 def trace_inputs(lvlm: Lvlm, trace: Trace) -> ProcessorOutput:
@@ -102,7 +96,8 @@ def prompt_messages(lvlm: Lvlm, example: Example, system: str) -> list[dict[str,
 
 
 def _check_texts(lvlm: Lvlm, turns: Sequence[Turn], system: str) -> None:
-    check_user_text(lvlm, "\n".join([system, *texts_of(turns)]), "prompt")
+    for cleaned in (str, str.strip):  # a template may strip what it joins
+        check_user_text(lvlm, "\n".join([system, *joined_texts(turns, cleaned)]), "prompt")
 
 
 class _Rendered(NamedTuple):

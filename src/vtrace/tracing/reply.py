@@ -14,8 +14,6 @@ from ..types import Example, Finish, ProcessedPrompt
 from .prompt import check_length, check_response_ids
 from .user_text import check_user_text
 
-MAX_NEW_TOKENS = 2048
-
 
 class Reply(NamedTuple):
     """The tokens of a response, and how it ended."""

@@ -155,12 +155,20 @@ def split_sentences(text: str, start: int) -> list[Span]:
     return spans
 
 
-def find_answer(text: str, response: Span) -> ReasoningAndAnswer:
-    """The answer is the line after the last "Final answer:" of the response; the reasoning is everything before it."""
+def find_answer(text: str, response: Span, names: Sequence[str] = ()) -> ReasoningAndAnswer:
+    """The answer is the line after the last "Final answer:" of the response; the reasoning is everything before it.
+
+    Without such a line, the answer is whichever of the `names` the response has first.
+    """
     start, stop = response
     marks = list(ANSWER_MARK.finditer(text, start, stop))
     if not marks:
-        return ReasoningAndAnswer(response, None)
+        either = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+        named = either.search(text, start, stop) if names else None
+        if named is None:
+            return ReasoningAndAnswer(response, None)
+        before = text[start : named.start()].rstrip(_MARKDOWN)
+        return ReasoningAndAnswer(Span(start, start + len(before)), Span(*named.span()))
     mark = marks[-1]
     line = _DISPLAY.sub("", text[mark.end() : stop].lstrip(_MARKDOWN))
     low = stop - len(line)

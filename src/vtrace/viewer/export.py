@@ -15,6 +15,7 @@ from ..attribution.findings.regions import region_entry
 from ..attribution.findings.verification_document import verification_document
 from ..attribution.result import Attribution, RankedInput
 from ..errors import InputError
+from ..system.version import __version__
 from ..tracing.spans import word_pieces
 from ..types import Kind, Panel, Patch, Trace
 from .exported_methods import export_methods, named_targets, target_entry
@@ -40,7 +41,8 @@ def export(results: Sequence[Attribution], title: str = "", remarks: Mapping[str
     return {
         "title": title or f"VTrace: {trace.question}",
         "heading": title,
-        "model": trace.model,
+        "model": trace.model_label,
+        "version": __version__,
         "answer": trace.answer_text,
         "warnings": [
             *(note for note in first.warnings if not note.startswith("calibration")),

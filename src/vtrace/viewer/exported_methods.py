@@ -19,6 +19,7 @@ from ..types import Target, Trace
 from .quantise import BUDGET, EncodedTriangle, choose_depth, encode_triangle, left_out_note
 
 ROWS_BUDGET = 4_000_000  # bytes of the scores that replace a matrix, before base64
+BESIDE_BUDGET = 200_000  # bytes of the scores of a method beside a matrix, as 32-bit numbers
 
 
 class TargetEntry(TypedDict):
@@ -69,7 +70,7 @@ def export_methods(results: Sequence[Attribution]) -> ExportedMethods:
         if result.pairwise is None:
             entry["exported"].append(_fixed(result, 64))
         elif len(result.pairwise) > LARGEST_SAVED:
-            scored = result.retarget_all(fitting_targets(result.trace, result.target))
+            scored = result.retarget_all(fitting_targets(result.trace, result.target, ROWS_BUDGET))
             entry["exported"].extend(_fixed(one, 32) for one in scored)
             left_out.append(
                 f"{left_out_note(len(result.pairwise))} This page has the scores of {len(scored)} targets: the parts "
@@ -83,14 +84,14 @@ def export_methods(results: Sequence[Attribution]) -> ExportedMethods:
     return ExportedMethods(_labelled(list(entries.values())), encoded, list(dict.fromkeys(left_out)))
 
 
-def fitting_targets(trace: Trace, first: Target) -> list[Target]:
-    """A target, all named ones, and then words of the response, as many as the page has room for."""
+def fitting_targets(trace: Trace, first: Target, room: int) -> list[Target]:
+    """A target, all named ones, and then words of the response, as many as there is room for, in bytes."""
     said = [word for word in trace.words if word.kind == "response"]
     words = [Target(word.text, tuple(range(word.start, word.stop))) for word in said]
     different: dict[tuple[int, ...], Target] = {}
     for target in (first, *named_targets(trace), *words):
         different.setdefault(target.positions, target)
-    return list(different.values())[: max(1, ROWS_BUDGET // (4 * len(trace)))]
+    return list(different.values())[: max(1, room // (4 * len(trace)))]
 
 
 def named_targets(trace: Trace) -> list[Target]:

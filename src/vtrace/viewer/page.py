@@ -5,43 +5,40 @@ The page's source is plain HTML, CSS and JavaScript modules in `source`; they ar
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
+from typing import Any
 
 from ..attribution.result import Attribution
 from ..system.files import write_atomically
 from .export import export
+from .single_file import joined_modules, security_policy, single_file
 
 SOURCE = Path(__file__).parent / "source"
 MODULES = (
-    "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "scale",
-    "state", "dom", "pictures", "words", "ranking", "wires", "view", "methods", "controls",
-    "figure", "main",
+    "quantised", "multihop", "routes", "calibrate", "attribution", "targets", "regions", "scale",
+    "state", "dom", "theme", "crops", "dragging", "pictures", "words", "ranking", "wires", "view", "methods",
+    "controls", "region_list", "dependence", "experiments", "hiding", "verified_chart", "verified", "likelihood_marks",
+    "what_if", "bench", "contrast", "figure", "main",
 )  # fmt: skip
-_IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
+STYLES = ("style", "findings")
 
 
-def page(results: Sequence[Attribution], title: str = "", remarks: Mapping[str, str] | None = None) -> str:
+def page(
+    results: Sequence[Attribution],
+    title: str = "",
+    remarks: Mapping[str, str] | None = None,
+    experiments: Sequence[Mapping[str, Any]] = (),
+    server: Mapping[str, str] | None = None,
+) -> str:
     """The complete page: one attribution, or several methods on the same trace side by side.
 
-    `remarks` has a line for each method, such as its cost, or the reason why a method has no result.
+    `remarks` has a line for each method, such as its cost, or the reason why a method has no result. `experiments` are
+    those of the web application, which a page with a `server` can ask for more: at `path`, unless there is a `problem`.
     """
-    document = export(results, title, remarks)
-    data = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    slots = {
-        "POLICY": policy(),
-        "TITLE": escape(document["title"]),
-        "STYLE": style(),
-        "SCRIPT": script(),
-        "DATA": data.replace("<", "\\u003c"),  # so that nothing in it can close the surrounding element
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], (SOURCE / "page.html").read_text("utf-8"))
+    document = {**export(results, title, remarks), "experiments": list(experiments), "server": server}
+    return single_file(SOURCE / "page.html", document["title"], style(), script(), document, live=server is not None)
 
 
 def write_page(
@@ -53,18 +50,17 @@ def write_page(
 
 
 @functools.cache
-def policy() -> str:
-    """The page's content-security policy: only its own script, style and embedded pictures are allowed."""
-    return (
-        f"default-src 'none'; script-src '{_digest(script())}'; style-src '{_digest(style())}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    )
+def policy(live: bool = False) -> str:
+    """The page's content-security policy: only its own script, style and embedded pictures are allowed.
+
+    Only a live page may make requests, and only to the server that it came from.
+    """
+    return security_policy(style(), script(), live)
 
 
 @functools.cache
 def style() -> str:
-    return (SOURCE / "style.css").read_text("utf-8")
+    return "".join((SOURCE / f"{name}.css").read_text("utf-8") for name in STYLES)
 
 
 @functools.cache
@@ -73,10 +69,5 @@ def script() -> str:
 
 
 def concatenate(modules: Sequence[str]) -> str:
-    """Modules as one script, in the order of their imports. All names are distinct, so import lines can be dropped."""
-    texts = [(SOURCE / f"{module}.js").read_text("utf-8") for module in modules]
-    return "\n".join(re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE) for text in texts)
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    """Modules of the viewer as one script."""
+    return joined_modules([SOURCE / f"{module}.js" for module in modules])

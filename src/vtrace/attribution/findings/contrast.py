@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...system.typed_json import as_typed, typed_fields
+
+ARRAYS = ("scores", "evidence", "counter_evidence")
+
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
@@ -52,7 +56,10 @@ def contrast_document(contrast: Contrast) -> dict[str, Any]:
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
 
 
-def read_contrast(document: dict[str, Any]) -> Contrast:
-    """The contrast in a document; raises KeyError or TypeError for a damaged one."""
-    arrays = {name: np.array(document[name]) for name in ("scores", "evidence", "counter_evidence")}
-    return Contrast(**{**document, **arrays})
+def read_contrast(document: dict[str, Any], length: int) -> Contrast:
+    """The contrast on a trace of this length; raises ValueError for a damaged one."""
+    fields = typed_fields(Contrast, document, "contrast", without=ARRAYS)
+    arrays = {name: np.array(as_typed(tuple[float, ...], document[name], f"contrast.{name}")) for name in ARRAYS}
+    if any(len(values) != length or not np.isfinite(values).all() for values in arrays.values()):
+        raise ValueError("the contrast does not fit the trace")
+    return Contrast(**(fields | arrays))

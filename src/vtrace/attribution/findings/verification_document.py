@@ -5,14 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .verification import (
-    ComparedSets,
-    FaithfulnessCurve,
-    InputCount,
-    Verification,
-    VerifiedSide,
-    VerifiedStep,
-)
+from ...system.typed_json import as_typed
+from ...types import Trace
+from .verification import Verification
 
 VERIFICATION_SCHEMA = "vtrace.verification/1"
 
@@ -23,31 +18,13 @@ def verification_document(verification: Verification) -> dict[str, Any]:
     return {"schema": VERIFICATION_SCHEMA, "answer": fields.pop("answer"), "verdict": verification.verdict, **fields}
 
 
-def read_verification(document: dict[str, Any]) -> Verification:
-    """The verification in a document; raises KeyError or TypeError for a damaged one."""
+def read_verification(document: dict[str, Any], trace: Trace) -> Verification:
+    """The verification on this trace; raises ValueError for a damaged one."""
     fields = {key: value for key, value in document.items() if key not in ("schema", "verdict")}
-    return Verification(
-        **{
-            **fields,
-            "count": InputCount(**fields["count"]),
-            "order": tuple(map(tuple, fields["order"])),
-            "necessary": _side(fields["necessary"]),
-            "sufficient": _side(fields["sufficient"]),
-            "random": ComparedSets(**fields["random"]),
-            "lowest": ComparedSets(**fields["lowest"]),
-            "insertion": _curve(fields["insertion"]),
-            "deletion": _curve(fields["deletion"]),
-            "warnings": tuple(fields["warnings"]),
-        }
-    )
-
-
-def _side(fields: dict[str, Any]) -> VerifiedSide:
-    count = None if fields["count"] is None else InputCount(**fields["count"])
-    return VerifiedSide(
-        fields["inputs"], count, fields["answer"], tuple(VerifiedStep(**step) for step in fields["curve"])
-    )
-
-
-def _curve(fields: dict[str, Any]) -> FaithfulnessCurve:
-    return FaithfulnessCurve(**{**fields, "response": tuple(fields["response"]), "mass": tuple(fields["mass"])})
+    found, inputs = as_typed(Verification, fields, "verification"), set(trace.inputs)
+    if not all(positions and inputs.issuperset(positions) for positions in found.order):
+        raise ValueError("verification.order has positions that cannot be hidden")
+    steps = (*found.necessary.curve, *found.sufficient.curve)
+    if not all(0 <= step.inputs <= len(found.order) for step in steps):
+        raise ValueError("verification has steps with more inputs than there are")
+    return found

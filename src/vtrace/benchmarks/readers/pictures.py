@@ -26,7 +26,7 @@ def decode_picture(cell: PictureCell, folder: Path | None = None) -> Image.Image
         return open_image(cell)
     path = Path(str(cell)) if folder is None else folder / str(cell)
     if not os.path.isfile(path):
-        raise InputError(f"there is no picture at {path}")
+        raise InputError(f"there is no picture at {str(path)[:200]}")
     return open_image(path)
 
 

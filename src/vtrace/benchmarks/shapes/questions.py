@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from ...types import Span
 from .scene import SHAPE_COLOURS, SHAPES, Scene, Thing
 
 ANSWER_PREFIX = "Final answer:"
@@ -147,26 +146,6 @@ TASKS: dict[str, Callable[[Scene, random.Random], Draft | None]] = {
     "shape_read": _shape_read,
     "walk_read": lambda scene, rng: _walk(scene, rng, 2, read=True),
 }
-
-
-class UnmarkedQuestion(NamedTuple):
-    """A question, and the character spans of the words that were marked in it."""
-
-    text: str
-    marked: tuple[Span, ...]
-
-
-def unmark(question: str) -> UnmarkedQuestion:
-    """The question without its marks, and the character spans of the marked words."""
-    text, spans, start = "", [], 0
-    for character in question:
-        if character == "{":
-            start = len(text)
-        elif character == "}":
-            spans.append(Span(start, len(text)))
-        else:
-            text += character
-    return UnmarkedQuestion(text, tuple(spans))
 
 
 def _read_one(scene: Scene, rng: random.Random, given: _Trait, asked: _Trait, asks: Sequence[str]) -> Draft | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 from ...types import Box, Span
-from .questions import ANSWER_PREFIX, TASKS, unmark
+from ..marked_text import unmark
+from .questions import ANSWER_PREFIX, TASKS
 from .scene import SPLITS, WORLD, Scene, Split, World, draw_scene, random_scene
 
 
@@ -24,6 +25,7 @@ class Sample:
     answer: str
     evidence_boxes: tuple[Box, ...]
     evidence_words: tuple[Span, ...]  # characters of the question
+    other_boxes: tuple[Box, ...]  # of the other things in the picture
 
     @property
     def image(self) -> Image.Image:
@@ -51,6 +53,7 @@ def ask_about(scene: Scene, task: str, rng: random.Random, key: str = "") -> Sam
     draft = TASKS[task](scene, rng)
     if draft is None:
         return None
-    question, words = unmark(draft.question)
+    question, words, _ = unmark(draft.question)
     boxes = tuple(thing.box for thing in draft.evidence)
-    return Sample(key, task, scene, question, draft.reasoning, draft.answer, boxes, words)
+    others = tuple(thing.box for thing in scene.things if thing not in draft.evidence)
+    return Sample(key, task, scene, question, draft.reasoning, draft.answer, boxes, words, others)

@@ -1,20 +1,23 @@
-"""What has to be known about a model family: a few facts, and two or three functions."""
+"""What has to be known about a model family: a few facts, and two or three functions.
+
+Files of families import PyTorch and transformers inside their functions, so that `vtrace models` is instant.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
-
-import torch
-from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel, ProcessorMixin
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ...types import Box
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PretrainedConfig, PreTrainedModel, ProcessorMixin
+
 Arguments = dict[str, Any]  # keyword arguments of a text decoder, as its model passes them
 ProcessorOutput = dict[str, Any]  # tensors by name, as the processor returns them
-ModelConfig: TypeAlias = PretrainedConfig  # of a checkpoint, as transformers reads it
+ModelConfig: TypeAlias = "PretrainedConfig"  # of a checkpoint, as transformers reads it
 TESTED = "tested on randomly initialised checkpoints"  # a status that most families share
 CONVOLVED = "in its recurrent layers, what is credited to a token may stem from up to three tokens before it"
 
@@ -33,6 +36,7 @@ class Cell(NamedTuple):
     row: int
     column: int
     box: Box
+    confidence: float | None = None  # of a place that was found by probing; None if the family says it
 
 
 PictureCells = list[Cell | None]  # per image token of a picture; None if it shows nothing, such as the end of a row
@@ -68,10 +72,12 @@ def squares(chosen: Tensor, side: int, pixels: Tensor) -> Tensor:
 def repeat_rows(arguments: Arguments, copies: int) -> Arguments:
     """A batch of copies. The batch is the first axis, except in multi-axis positions, where it is the second."""
 
+    import torch
+
     def repeated(name: str, value: Any) -> Any:
         if isinstance(value, dict):  # a mask for each kind of layer
             return {key: repeated(key, part) for key, part in value.items()}
-        if not isinstance(value, Tensor) or value.ndim < 2:
+        if not isinstance(value, torch.Tensor) or value.ndim < 2:
             return value
         if name == "position_ids" and value.ndim == 3:
             return value.expand(value.shape[0], copies, -1)
@@ -82,8 +88,23 @@ def repeat_rows(arguments: Arguments, copies: int) -> Arguments:
 
 def soft_capped(text: ModelConfig, logits: Tensor) -> Tensor:
     """Logits between the limits that the configuration of the text decoder sets, if it does."""
+    import torch
+
     cap = text.final_logit_softcapping
     return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+def deepstack(arguments: Arguments) -> list[Tensor]:
+    """DeepStack adds vision features to early layers, in addition to the embeddings."""
+    return list(arguments.get("deepstack_visual_embeds") or [])
+
+
+def with_deepstack(arguments: Arguments, rows: list[Tensor]) -> Arguments:
+    return {**arguments, "deepstack_visual_embeds": rows} if rows else arguments
+
+
+def deepstack_rows(arguments: Arguments, masked: Tensor) -> Tensor:
+    return masked[arguments["visual_pos_masks"]]
 
 
 def no_extra_rows(arguments: Arguments, masked: Tensor) -> Tensor:
@@ -128,7 +149,7 @@ class Family:
     model_types: tuple[str, ...]  # `config.model_type`
     status: str  # how support was verified, and known limits
     cells: FindCells
-    pixel_mask: FindPixels
+    pixel_mask: FindPixels | None  # None if unknown: patches are blurred in the picture instead
     decoder: Callable[[PreTrainedModel], Any] = _language_model  # the text decoder inside the model
     fits: Callable[[ModelConfig], bool] = lambda config: True  # distinguishes families of one model type
     branch_norm: str = ""  # name of the norm between attention and residual, where a layer has one

@@ -6,14 +6,14 @@ Gemma 4 also gives every layer an embedding of each token of its own, which is h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import torch
-from torch import Tensor
-from transformers import ProcessorMixin
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, soft_capped, square_mask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import ProcessorMixin
 
 
 def _side(config: ModelConfig) -> int:
@@ -54,6 +54,8 @@ def _pooled_cells(
 
 def _patch_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     """A mask of patches: pictures, patches, 1."""
+    import torch
+
     pool, places, done = config.vision_config.pooling_kernel_size, inputs["image_position_ids"], 0
     mask = torch.zeros(places.shape[:2], dtype=torch.bool, device=chosen.device)
     for own, where, (rows, columns) in zip(mask, places, _grids(inputs, config), strict=True):

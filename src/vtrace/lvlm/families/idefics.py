@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PIL import Image
-from torch import Tensor
-from transformers import ProcessorMixin
 
 from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, squares
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import ProcessorMixin
 
 
 def _side(config: ModelConfig) -> int:

@@ -1,19 +1,18 @@
-"""InternVL, Aya Vision and Ovis 2: square tiles row-major and a thumbnail, before or after them; a text decoder."""
+"""InternVL, Aya Vision, Cohere2 Vision and Ovis 2: square tiles row-major and a thumbnail, before or after them."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
-from transformers import ProcessorMixin
 
 from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, square_mask
 
-try:  # transformers moved the computation of the tile arrangement when it split the backends
-    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
-except ImportError:
-    from transformers.models.got_ocr2.image_processing_got_ocr2 import get_optimal_tiled_canvas
+if TYPE_CHECKING:
+    from transformers import ProcessorMixin
 
 
 def _side(config: ModelConfig) -> int:
@@ -28,7 +27,16 @@ def _side(config: ModelConfig) -> int:
 
 def _arrangement(size: Size, images: Any) -> tuple[int, int]:
     """Tiles down and across a picture."""
+    own = sys.modules[type(images).__module__]
     tile = (images.size["height"], images.size["width"])
+    if rule := getattr(own, "get_optimal_tiled_canvas", None):  # Cohere2 Vision has its own
+        across, down = rule((size[1], size[0]), tile, images.min_patches, images.max_patches)
+        return down, across
+    try:  # transformers moved the computation of the tile arrangement when it split the backends
+        from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
+    except ImportError:
+        from transformers.models.got_ocr2.image_processing_got_ocr2 import get_optimal_tiled_canvas
+
     across, down = get_optimal_tiled_canvas((size[1], size[0]), tile, images.min_patches, images.max_patches)
     return down, across
 
@@ -65,6 +73,12 @@ AYA_VISION = Family(
     cells=_cells,
     pixel_mask=square_mask(_side),
     tile=lambda config: _side(config) ** 2,
+)
+COHERE2_VISION = replace(
+    AYA_VISION,
+    name="Cohere2 Vision",
+    model_types=("cohere2_vision",),
+    status=f"{TESTED}; its processor needs torchvision",
 )
 OVIS2 = Family(
     name="Ovis 2",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-from transformers import BaseImageProcessor, ProcessorMixin
-from transformers.image_processing_utils import select_best_resolution
+from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...types import Box
 from .family import TESTED, WHOLE, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask, squares
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import BaseImageProcessor, ProcessorMixin
 
 
 def _side(config: ModelConfig) -> int:
@@ -62,6 +62,8 @@ def _tilings(inputs: ProcessorOutput, config: ModelConfig) -> Iterator[_Tiling |
 
 
 def _tiling(height: int, width: int, config: ModelConfig) -> _Tiling:
+    from transformers.image_processing_utils import select_best_resolution
+
     side, tile = _side(config), config.vision_config.image_size
     high, wide = select_best_resolution((height, width), config.image_grid_pinpoints)
     down, across = high // tile, wide // tile
@@ -112,6 +114,8 @@ def _bordered(size: Size, tiling: _Tiling, config: ModelConfig) -> Box:
 
 def _tiles_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     """A mask like the pixels: pictures, tiles (thumbnail first), 1, height, width."""
+    import torch
+
     side, pixels = _side(config), inputs["pixel_values"]
     masks, done = [], 0
     for tiling in _tilings(inputs, config):

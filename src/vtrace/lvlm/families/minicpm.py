@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
 from PIL import Image
-from torch import Tensor
-from transformers import ProcessorMixin
 
 from .family import CONVOLVED, TESTED, Cell, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import ProcessorMixin
 
 
 def _merge(config: ModelConfig) -> int:
@@ -44,6 +46,8 @@ def _cells(
 
 def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     """Patches of all slices stand side by side: 1,1,1,columns of pixels."""
+    import torch
+
     merge, side, done, parts = _merge(config), config.vision_config.patch_size, 0, []
     for rows, columns in _shapes(inputs, config):
         tokens = chosen[done : done + rows * columns].view(rows, columns)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from transformers import ProcessorMixin
+from typing import TYPE_CHECKING
 
 from ...types import Box
 from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask
+
+if TYPE_CHECKING:
+    from transformers import ProcessorMixin
 
 
 def _side(config: ModelConfig) -> int:

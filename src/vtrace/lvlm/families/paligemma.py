@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-
-from transformers import ProcessorMixin
+from typing import TYPE_CHECKING
 
 from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask
+
+if TYPE_CHECKING:
+    from transformers import ProcessorMixin
 
 # Its checkpoints have no chat template. Pictures come first, then the text; the processor writes <bos> between them
 # and a new line at the end, where the answer begins.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
-from torch import Tensor
-from transformers import ProcessorMixin
+from typing import TYPE_CHECKING
 
 from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import ProcessorMixin
 
 
 def _pitch(config: ModelConfig) -> int:
@@ -17,6 +18,8 @@ def _pitch(config: ModelConfig) -> int:
 
 
 def _grids(inputs: ProcessorOutput, config: ModelConfig) -> list[tuple[int, int]]:
+    import torch
+
     pitch = _pitch(config)
     return [(height // pitch, width // pitch) for height, width in torch.as_tensor(inputs["image_sizes"]).tolist()]
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-from transformers import ProcessorMixin
+from .family import (
+    CONVOLVED,
+    TESTED,
+    Family,
+    ModelConfig,
+    PictureCells,
+    ProcessorOutput,
+    Size,
+    deepstack,
+    deepstack_rows,
+    grid,
+    with_deepstack,
+)
 
-from .family import CONVOLVED, TESTED, Arguments, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import ProcessorMixin
 
 
 def _cells(
@@ -28,6 +41,8 @@ def _merges(inputs: ProcessorOutput, config: ModelConfig) -> list[int]:
 
 def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     """Patches are in the order of tokens, merge² consecutive ones for each."""
+    import torch
+
     counts = [
         (int(shape.prod()) // merge**2, merge**2)
         for shape, merge in zip(inputs["image_grid_thw"], _merges(inputs, config), strict=True)
@@ -38,6 +53,8 @@ def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
 
 def _row_major_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
     """Patches are in rows of the whole picture."""
+    import torch
+
     merge, done, parts = config.vision_config.spatial_merge_size, 0, []
     for _, height, width in inputs["image_grid_thw"].tolist():
         rows, columns = height // merge, width // merge
@@ -47,28 +64,15 @@ def _row_major_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig
     return torch.cat(parts).view(-1, *[1] * (inputs["pixel_values"].ndim - 1))
 
 
-def _deepstack(arguments: Arguments) -> list[Tensor]:
-    """DeepStack adds vision features to early layers, in addition to the embeddings."""
-    return list(arguments.get("deepstack_visual_embeds") or [])
-
-
-def _with_deepstack(arguments: Arguments, rows: list[Tensor]) -> Arguments:
-    return {**arguments, "deepstack_visual_embeds": rows} if rows else arguments
-
-
-def _deepstack_rows(arguments: Arguments, masked: Tensor) -> Tensor:
-    return masked[arguments["visual_pos_masks"]]
-
-
 QWEN3_VL = Family(
     name="Qwen3-VL and Qwen3-Omni",
     model_types=("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe_thinker"),
     status=f"dense: measured on the embedded Pinhole; MoE and Omni (its thinker, without sound): {TESTED}",
     cells=_cells,
     pixel_mask=_pixel_mask,
-    extras=_deepstack,
-    with_extras=_with_deepstack,
-    extra_rows=_deepstack_rows,
+    extras=deepstack,
+    with_extras=with_deepstack,
+    extra_rows=deepstack_rows,
     patch_embed=lambda model: model.model.visual.patch_embed,
 )
 QWEN3_5 = Family(

@@ -7,10 +7,12 @@ _ENCODER = "it has an encoder for its inputs and a decoder that reads them throu
 _RESAMPLED = "its image tokens are queries over the whole picture, so no token corresponds to one place"
 _CODES = "pictures become discrete codes, which padding and blurring do not describe"
 _INDEXED = "its attention selects sources by a learned index, which the recomputed softmax would ignore"
-_TORCHVISION = "untested: its image processor needs torchvision, which was not available where VTrace is tested"
+_TORCHVISION = "untested: its image processor needs torchvision"
 _TIMM = "untested: its vision tower needs timm, which was not available where VTrace is tested"
 _OCR = "untested: it transcribes documents and writes its own prompt instead of answering questions"
 _UNDESCRIBED = "not described yet: no family file says what its image tokens show"
+
+OPEN = {_TORCHVISION, _TIMM, _OCR, _UNDESCRIBED}  # reasons that probing can do without
 
 REFUSED: dict[str, str] = {  # reasons by model type
     "mllama": _CROSS,
@@ -42,11 +44,9 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "mistral4": "a text-only decoder, which transformers lists with the models that contain it; not described yet",
     "nemotron_h_omni": "its Mamba-2 layers are linear in their values, but are not read yet",
     "inkling_mm_model": "its keys and values pass convolutions before attention, which are not read yet",
-    "cohere2_vision": _TORCHVISION,
     "gemma4_unified": _TORCHVISION,
     "kimi_k25": _TORCHVISION,
-    "lfm2_vl": f"{_TORCHVISION}; its text decoder, LFM2, is supported",
-    "llama4": _TORCHVISION,
+    "lfm2_vl": _TORCHVISION,
     "minicpm_ocr": _TORCHVISION,
     "minimax_m3_vl": _TORCHVISION,
     "molmo2": _TORCHVISION,

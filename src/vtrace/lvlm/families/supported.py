@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
-
-from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from ...errors import ModelError
 from .family import Family, ModelConfig
 from .gemma import GEMMA3, GEMMA4
 from .idefics import IDEFICS3
-from .internvl import AYA_VISION, INTERNVL, OVIS2
+from .internvl import AYA_VISION, COHERE2_VISION, INTERNVL, OVIS2
+from .llama4 import LLAMA4
 from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
 from .minicpm import MINICPM
 from .padded_square import DEEPSEEK_VL
 from .paligemma import PALIGEMMA, PALIGEMMA2
 from .pixtral import PIXTRAL
 from .qwen_vl import ERNIE_VL, EXAONE, GLM_V, PADDLEOCR_VL, QWEN2_VL, QWEN3_5, QWEN3_VL, VIDEO_LLAMA3
-from .refused import REFUSED
+from .refused import OPEN, REFUSED
 from .text import TEXT_FAMILIES
 
 FAMILIES = (
     QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, GEMMA4, PALIGEMMA,
     PALIGEMMA2, PIXTRAL, GLM_V, ERNIE_VL, PADDLEOCR_VL, EXAONE, VIDEO_LLAMA3, DEEPSEEK_VL, AYA_VISION, OVIS2, MINICPM,
-    *TEXT_FAMILIES,
+    LLAMA4, COHERE2_VISION, *TEXT_FAMILIES,
 )  # fmt: skip
+_TRY = "; or try --family auto, which finds out where its image tokens look"
 _NEWER = "newer than this version of VTrace, which does not describe it"
 
 
@@ -44,8 +48,25 @@ def image_text_types() -> list[ModelTypeStatus]:
         ModelTypeStatus(kind, True, families[kind].name, families[kind].status)
         if kind in families
         else ModelTypeStatus(kind, False, "", REFUSED.get(kind, _NEWER))
-        for kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+        for kind in listed_types()
     ]
+
+
+@cache
+def listed_types() -> tuple[str, ...]:
+    """Image-text model types in the source of the installed transformers, which takes seconds to import."""
+    spec = find_spec("transformers")
+    folders = spec.submodule_search_locations if spec else None
+    if not folders:
+        raise ModelError("transformers is not installed; install it with: pip install transformers")
+    source = (Path(folders[0]) / "models" / "auto" / "modeling_auto.py").read_text("utf-8")
+    _, _, found = source.partition("\nMODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES = OrderedDict(")
+    try:
+        return tuple(dict(ast.literal_eval(found.partition("\n)")[0].strip())))
+    except (SyntaxError, ValueError):  # written in another way: only importing it tells
+        from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as names
+
+        return tuple(names)
 
 
 def has_pictures(family: Family) -> bool:
@@ -59,7 +80,8 @@ def family_of(config: ModelConfig, name: str) -> Family:
         if kind in family.model_types and family.fits(config):
             return family
     if kind in REFUSED:
-        raise ModelError(f"{name} is a {kind!r} model, which cannot be explained: {REFUSED[kind]}")
-    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        raise ModelError(f"{name} is a {kind!r} model, which is {_NEWER}; update VTrace, or see: vtrace models")
+        reason = REFUSED[kind] + (_TRY if REFUSED[kind] in OPEN else "")
+        raise ModelError(f"{name} is a {kind!r} model, which cannot be explained: {reason}")
+    if kind in listed_types():
+        raise ModelError(f"{name} is a {kind!r} model, which is {_NEWER}; update VTrace{_TRY}")
     raise ModelError(f"the text-only model {kind!r} of {name} is not supported yet; see: vtrace models")

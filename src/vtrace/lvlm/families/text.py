@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-
-from torch import Tensor
-from transformers import ProcessorMixin
+from typing import TYPE_CHECKING
 
 from .family import CONVOLVED, TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, soft_capped
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import ProcessorMixin
 
 
 def _cells(

@@ -38,8 +38,10 @@ def _parts(attribution: Attribution, count: int) -> Iterator[RenderableType]:
         ("Answer", answer_line(trace.answer_text)),
         ("Target", Text(attribution.target.name)),
     )
+    for note in attribution.warnings:
+        yield Text(f"Note: {note}", "yellow")
     yield ""
-    yield _ranking(attribution.top(count))
+    yield _ranking(attribution, count)
     yield ""
     yield _balance(attribution)
     if len(shares := attribution.picture_shares) > 1:
@@ -51,8 +53,6 @@ def _parts(attribution: Attribution, count: int) -> Iterator[RenderableType]:
         yield Text(details, "dim")
     if attribution.likelihoods is not None:
         yield Text(visual_dependence_sentence(attribution))
-    for note in attribution.warnings:
-        yield Text(f"Note: {note}", "yellow")
     if attribution.contrast:
         yield ""
         yield from contrast_parts(attribution, attribution.contrast, count)
@@ -65,7 +65,8 @@ def _spoken(parts: tuple[str | None, ...]) -> str:
     return " ".join("[picture]" if part is None else part for part in parts)
 
 
-def _ranking(items: list[RankedInput]) -> Table:
+def _ranking(attribution: Attribution, count: int) -> Table:
+    items, places = attribution.top(count), _question_words(attribution)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("#", justify="right")
     table.add_column("share", justify="right")
@@ -76,14 +77,22 @@ def _ranking(items: list[RankedInput]) -> Table:
     for rank, item in enumerate(items, start=1):
         level = item.score / full
         bar = Text("█" * max(1, round(BAR * level)) if item.score else "", css_colour(0.25 + 0.6 * level))
-        table.add_row(str(rank), percent(item.score), bar, Text(quoted_label(item)), _where(item))
+        table.add_row(str(rank), percent(item.score), bar, Text(quoted_label(item)), _where(item, places))
     return table
 
 
-def _where(item: RankedInput) -> str:
+def _question_words(attribution: Attribution) -> dict[int, int]:
+    """Numbers of the words of the question, from 1, by their first positions. Punctuation has none."""
+    asked = [word for word in attribution.trace.words if word.kind == "question"]
+    starts = [word.start for word in asked if any(letter.isalnum() for letter in word.text)]
+    return {start: number for number, start in enumerate(starts, start=1)}
+
+
+def _where(item: RankedInput, places: dict[int, int]) -> str:
     if item.box:
         return "pixels {:.0f},{:.0f} to {:.0f},{:.0f}".format(*item.box)
-    return f"question token{'s' if len(item.positions) > 1 else ''} {item.positions[0]}"
+    number = places.get(item.positions[0])
+    return "question" if number is None else f"question, word {number}"
 
 
 def _balance(attribution: Attribution) -> Text:

@@ -39,20 +39,24 @@ def _parts(comparison: Comparison, count: int, compared: str) -> Iterator[Render
         ("Answer", answer_line(trace.answer_text)),
         ("Target", Text(comparison.target.name)),
     )
+    for note in comparison.warnings:
+        yield Text(f"Note: {note}", "yellow")
     yield ""
     yield _methods(comparison, count, compared)
     if len(comparison.results) > 1:
         yield ""
         yield Text("Rank correlation over patches and question words", "dim")
         yield _agreement(comparison)
+    if trace.probed:
+        yield Text(f"Note: {trace.placement_note}", "yellow")
     for reason in comparison.failures.values():
         yield Text(f"Not run: {reason}", "yellow")
 
 
 def _methods(comparison: Comparison, count: int, compared: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(compared)
-    for title in ("alone", "added", "memory", "image"):
+    table.add_column(compared, overflow="fold")
+    for title in ("passes", "alone", "added", "memory", "image"):
         table.add_column(title, justify="right")
     table.add_column("strongest patches and words")
     for name, result in comparison.results.items():
@@ -60,6 +64,7 @@ def _methods(comparison: Comparison, count: int, compared: str) -> Table:
         strongest = ", ".join(f"{short_label(item)} {percent(item.score)}" for item in result.top(count))
         table.add_row(
             name,
+            str(cost.passes),
             seconds_text(cost.seconds),
             seconds_text(cost.own_seconds),
             megabytes_text(cost.memory),

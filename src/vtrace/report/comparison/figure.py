@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ...methods.comparison import Comparison
+from ...system.fonts import drawn_in
 from ...system.text_colours import FAINT, INK
 from ...types import Panel
 from ...viewer.palette import ink
@@ -17,6 +18,7 @@ from ..scale import Scale
 from ..shaded_figure import (
     LINE,
     MARGIN,
+    NOTE_LINE,
     TEXT_SIZE,
     PanelSize,
     PlacedWord,
@@ -24,53 +26,71 @@ from ..shaded_figure import (
     draw_picture,
     fill_colour,
     layout,
+    note_lines,
     panel_size,
-    ruler,
+    wrap,
+    write_figure,
     write_lines,
-    write_png,
+    write_notes,
 )
 from ..wording import answer_heading, correlation_level, correlation_text, percent, seconds_text, short_label
 
 CARD, CARD_GAP, HEAD = 3.0, 0.4, 0.75  # inches
-COLUMNS, POINTS = 4, 8.5
+COLUMNS, POINTS, NOTE = 4, 8.5, 8.5
 SQUARE = 0.34  # inches of one correlation
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> None:
-    """Write the figure as PNG."""
-    write_png(comparison_figure(comparison), path, dpi=130)
+    """Write the figure as PNG, PDF or SVG."""
+    write_figure(comparison_figure(comparison), path, dpi=130)
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
     """A card for every method, and the matrix of correlations below."""
+    trace = comparison.trace
+    with drawn_in([trace.question, trace.answer_text or "", trace.model, *comparison.results]) as fonts:
+        return _figure(comparison, [*comparison.warnings, *filter(None, [fonts.note])])
+
+
+def _figure(comparison: Comparison, notes: list[str]) -> Figure:
     trace, results = comparison.trace, comparison.results
     columns = min(COLUMNS, max(2, len(results)))
     rows = math.ceil(len(results) / columns)
     sizes = {panel: panel_size(trace, panel, CARD) for panel in trace.panels}
-    lines = {name: layout(result, CARD, ruler(POINTS), ("question",))[1:-1] for name, result in results.items()}
+    lines = {name: layout(result, CARD, POINTS, ("question",))[1:-1] for name, result in results.items()}
     words = max(LINE * POINTS / TEXT_SIZE * len(x) for x in lines.values())
     card = 0.45 + sum(size.height + 0.12 for size in sizes.values()) + words + 0.5
-    below = MARGIN + HEAD + rows * (card + CARD_GAP)
+    width = columns * CARD + (columns - 1) * CARD_GAP
+    said = note_lines(notes, width, NOTE)
+    about = wrap(_about(comparison), width, POINTS)
+    head = HEAD + NOTE_LINE * (len(about) - 1 + len(said))
+    below = MARGIN + head + rows * (card + CARD_GAP)
     matrix = SQUARE * len(results) + 1.0 if len(results) > 1 else 0
-    sheet = Sheet.of_size(columns * CARD + (columns - 1) * CARD_GAP + 2 * MARGIN, below + matrix + MARGIN)
-    _heading(sheet.canvas, comparison)
+    sheet = Sheet.of_size(width + 2 * MARGIN, below + matrix + MARGIN)
+    _heading(sheet.canvas, comparison, about)
+    write_notes(sheet.canvas, said, MARGIN, MARGIN + 0.37 + NOTE_LINE * len(about), NOTE)
     for number, name in enumerate(results):
         left = MARGIN + number % columns * (CARD + CARD_GAP)
-        top = MARGIN + HEAD + number // columns * (card + CARD_GAP)
+        top = MARGIN + head + number // columns * (card + CARD_GAP)
         _card(sheet, comparison, name, sizes, lines[name], left, top)
     if matrix:
         _agreement(sheet.canvas, comparison, MARGIN, below + 0.2)
     return sheet.figure
 
 
-def _heading(canvas: Axes, comparison: Comparison) -> None:
+def _about(comparison: Comparison) -> str:
+    return (
+        f"What {len(comparison.results)} methods say it relies on · target: {comparison.target.name} · model: "
+        f"{comparison.trace.model_label} · each method on its own scale, from 0 to its strongest patch or word"
+    )
+
+
+def _heading(canvas: Axes, comparison: Comparison, about: list[str]) -> None:
     title = answer_heading(comparison.trace)
     canvas.text(MARGIN, MARGIN, title, fontsize=14, color=INK, fontweight="bold", va="center", parse_math=False)
-    about = (
-        f"What {len(comparison.results)} methods say it relies on · target: {comparison.target.name} · model: "
-        f"{comparison.trace.model} · each method on its own scale, from 0 to its strongest patch or word"
-    )
-    canvas.text(MARGIN, MARGIN + 0.3, about, fontsize=8.5, color=FAINT, va="center", parse_math=False)
+    for number, line in enumerate(about):
+        y = MARGIN + 0.3 + NOTE_LINE * number
+        canvas.text(MARGIN, y, line, fontsize=POINTS, color=FAINT, va="center", parse_math=False)
 
 
 def _card(
@@ -99,7 +119,7 @@ def _card(
 def _agreement(canvas: Axes, comparison: Comparison, left: float, top: float) -> None:
     """Rank correlations as shaded cells; columns have the numbers of the rows."""
     label = 1.75
-    title = "RANK CORRELATION OVER PATCHES AND QUESTION WORDS"
+    title = "Rank correlation over patches and question words"
     canvas.text(left, top, title, fontsize=8, color=FAINT, va="center", fontweight="bold")
     for row, (name, values) in enumerate(zip(comparison.results, comparison.agreement, strict=True)):
         y = top + 0.45 + SQUARE * row

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Form, Header, HTTPException, Query, Response, UploadFile
+from fastapi import APIRouter, Depends, File, Form, HTTPException, Query, Response, UploadFile
 from fastapi.responses import HTMLResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
@@ -15,7 +14,7 @@ from ..job import ExplainedTarget
 from ..progress_events import follow_job, report_ended
 from ..schemas import Explanation, refusals
 from ..submission import Submission
-from .dependencies import ExplanationId, Service, jpeg_response
+from .dependencies import ExplanationId, LastEvent, Service, characters_sent, jpeg_response
 
 explanation_routes = APIRouter(prefix="/api/explanations")
 
@@ -58,12 +57,13 @@ def get_explanation(service: Service, id: ExplanationId) -> Explanation:
 def events_of(
     service: Service,
     id: ExplanationId,
-    last_event_id: Annotated[str, Header(description="Continue after this event.")] = "",
+    last_event_id: LastEvent = "",
 ) -> AsyncIterator[ServerSentEvent]:
     """Looked up before the response begins, so that an unknown id is a 404."""
-    sent = min(int(last_event_id), 2**31) if re.fullmatch("[0-9]{1,10}", last_event_id) else 0
-    job = service.queue.find(id)
-    return report_ended(service.find(id), sent) if job is None else follow_job(job, sent)
+    if job := service.queue.find(id):
+        return follow_job(job, characters_sent(last_event_id))
+    record = service.find(id)
+    return report_ended(record.status, record.response, record.error, characters_sent(last_event_id))
 
 
 @explanation_routes.get("/{id}/events", response_class=EventSourceResponse, responses=refusals(404))
@@ -96,11 +96,12 @@ def explanation_picture(service: Service, id: ExplanationId) -> Response:
 
 @explanation_routes.get("/{id}/page", response_class=HTMLResponse, responses=refusals(404, 409))
 def explanation_page(service: Service, id: ExplanationId, download: bool = False) -> HTMLResponse:
-    """The viewer: one self-contained page, to be shown or saved."""
-    headers = {"content-security-policy": f"{policy()}; frame-ancestors 'self'"}  # only our own page may frame it
+    """The viewer: one self-contained page, to be saved, or to be shown; then it can ask this server again."""
+    live = not download
+    headers = {"content-security-policy": f"{policy(live)}; frame-ancestors 'self'"}  # only our own page may frame it
     if download:
         headers["content-disposition"] = f'attachment; filename="vtrace-{id[:8]}.html"'
-    return HTMLResponse(service.page(id), headers=headers)
+    return HTMLResponse(service.page(id, live), headers=headers)
 
 
 @explanation_routes.get(

@@ -111,7 +111,7 @@ export async function ask() {
 
   const intro = make("section", { class: "intro" },
     make("h1", {}, "What did the model base its answer on?"),
-    make("p", { class: "faint" }, "Add a picture and ask a question. The model answers once, and VTrace shows which patches and words the answer relies on."));
+    make("p", { class: "faint" }, "Add a picture and ask a question. The model answers once, and VTrace shows which patches and words the answer relies on. Then hide them and ask again: does the answer change?"));
   const before = recent.length ? make("section", {}, make("h2", {}, "Recent"), cards(recent)) : null;
   refresh();
   return {

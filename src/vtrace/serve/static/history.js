@@ -33,5 +33,7 @@ export function cards(found) {
         one.status === "done"
           ? make("span", { class: "card-answer" }, one.answer ?? one.response)
           : make("span", { class: `badge ${one.status}` }, one.status),
-        make("span", { class: "faint" }, `${one.methods.join(", ")} · ${one.model} · ${ago(one.created)}`))))));
+        make("span", { class: "faint" }, [one.methods.join(", "), one.model, ago(one.created), tried(one)].filter(Boolean).join(" · ")))))));
 }
+
+const tried = ({ experiments }) => (experiments ? `${experiments} experiment${experiments === 1 ? "" : "s"}` : "");

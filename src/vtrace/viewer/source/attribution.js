@@ -7,6 +7,9 @@ export const ownHops = (options) => (options.multihop === false ? "direct" : opt
 
 const sameTarget = (a, b) => a.length === b.length && a.every((position, k) => position === b[k]);
 
+/** How many exported targets are offered where a target has no scores. Parts and sentences come first. */
+export const OFFERED_TARGETS = 12;
+
 /** What a method exported for a target, if anything. */
 export const exportedFor = (method, target) =>
   method.exported.find((one) => sameTarget(one.positions, target.positions));
@@ -44,7 +47,7 @@ export function attribute(trace, method, target, settings) {
   // a response token can outweigh every input by more than the range of numbers
   const raw = logs.map((log) => Math.min(Math.exp(log - top), Number.MAX_VALUE));
   const calibration = calibrate(
-    settings.calibrated ? likelihoodsFor(trace, method, target.positions) : null,
+    settings.calibrated ? likelihoodsFor(trace, method, target.positions, settings) : null,
     sumOf(raw, trace.image),
     sumOf(raw, trace.question),
   );
@@ -61,8 +64,11 @@ function fixed(trace, exported, calibrated) {
   return { scores: normalise(raw, [...trace.image, ...trace.question]), calibration: exported.calibration };
 }
 
-function likelihoodsFor(trace, method, positions) {
-  const tokens = method.options.calibrate_on === "target" ? positions.map((p) => p - trace.promptLength) : null;
+/** Whose likelihood calibration measures: "target" or "response"; the reader's choice, or the method's own. */
+export const calibratedOn = (method, settings) => (method.matrix && settings.calibrateOn) || method.options.calibrate_on;
+
+function likelihoodsFor(trace, method, positions, settings) {
+  const tokens = calibratedOn(method, settings) === "target" ? positions.map((p) => p - trace.promptLength) : null;
   return likelihoodsOf(method.likelihoods, tokens);
 }
 
@@ -99,7 +105,7 @@ export function support(trace, method, input, words, settings) {
     const top = Math.max(fromImage, fromText);
     if (top === -Infinity || mine === -Infinity) return 0;
     const [imageSum, textSum] = [Math.exp(fromImage - top), Math.exp(fromText - top)];
-    const likelihoods = settings.calibrated ? likelihoodsFor(trace, method, positions) : null;
+    const likelihoods = settings.calibrated ? likelihoodsFor(trace, method, positions, settings) : null;
     const { scale } = calibrate(likelihoods, imageSum, textSum);
     return ((isImage ? scale : 1) * Math.exp(mine - top)) / (scale * imageSum + textSum);
   });

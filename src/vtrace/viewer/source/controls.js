@@ -1,7 +1,8 @@
 // Sliders, buttons and keys. Each turns an action of the reader into a change of the state.
-import { element, isDark, make } from "./dom.js";
+import { element, make } from "./dom.js";
 import { findTarget } from "./targets.js";
 import { beginning, gammaOf, lengthOf } from "./state.js";
+import { listenToTheme } from "./theme.js";
 
 const KEYS = [
   ["Tab", "next part of the page"],
@@ -45,8 +46,9 @@ export function showControls(trace, state, update) {
   on("opacity", "input", (event) => update({ opacity: event.target.value / 100 }));
   on("numbers", "change", (event) => update({ numbers: event.target.checked }));
   on("calibrated", "change", (event) => update({ calibrated: event.target.checked }));
+  on("calibrate-on", "change", (event) => update({ calibrateOn: event.target.value }));
   document.getElementsByName("look").forEach((radio) => radio.addEventListener("change", () => update({ look: radio.value })));
-  on("reset", "click", () => update({ ...beginning(trace), target: state.target, method: state.method }));
+  on("reset", "click", () => update({ ...beginning(trace), target: state.target, method: state.method, regions: state.regions }));
   on("method", "change", (event) => update({ method: Number(event.target.value), pinned: state.pinned }));
   on("sentence", "change", (event) => event.target.value && aim(event.target.value));
   on("find", "submit", (event) => {
@@ -55,20 +57,9 @@ export function showControls(trace, state, update) {
     const plain = text && !/^(["'“‘/]|tokens? |sentence |response$|answer$|reasoning$)/.test(text);
     aim(plain ? `"${text}"` : text);
   });
-  on("theme", "click", () => {
-    const order = [undefined, "light", "dark"];
-    const root = document.documentElement.dataset;
-    const next = order[(order.indexOf(root.theme) + 1) % 3];
-    if (next) root.theme = next;
-    else delete root.theme;
-    element("theme").textContent = { light: "☀ Light", dark: "☾ Dark" }[next] ?? "◐ Auto";
-    element("theme").setAttribute("aria-label", `Colours: ${next ?? "same as the system"}`);
-    update({});
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));
+  listenToTheme(() => update({}));
   on("help", "click", () => element("keys").showModal());
   element("key-list").append(...KEYS.flatMap(([key, what]) => [make("dt", {}, key), make("dd", {}, what)]));
-  if (matchMedia("(max-width: 760px)").matches) element("settings").open = false;
 
   const names = trace.targets.filter((target) => !target.name.startsWith("sentence "));
   const buttons = names.map((target) => {
@@ -114,11 +105,12 @@ export function showControls(trace, state, update) {
     element("numbers").checked = state.numbers;
     element("calibrated").checked = state.calibrated && view.canCalibrate;
     element("calibrated").disabled = !view.canCalibrate;
+    element("calibrate-on").value = view.calibratedOn ?? "target";
+    element("calibrate-on").disabled = !view.canCalibrate || !state.calibrated || !method.matrix;
     document.getElementsByName("look").forEach((radio) => (radio.checked = radio.value === state.look));
     element("method").value = String(state.method);
     for (const [target, button] of buttons) button.setAttribute("aria-pressed", target.name === state.target.name);
     element("sentence").value = state.target.name.startsWith("sentence ") ? state.target.name : "";
-    document.documentElement.classList.toggle("dark", isDark());
   };
 }
 

@@ -1,11 +1,16 @@
 // Data flows one way: a change updates the state, the view is computed from it, and the page shows the view.
-import { exportedFor, sizeOf } from "./attribution.js";
+import { OFFERED_TARGETS, exportedFor, sizeOf } from "./attribution.js";
 import { showControls } from "./controls.js";
 import { element, make } from "./dom.js";
 import { showBalance, showLegend, showRanking } from "./ranking.js";
+import { showBench } from "./bench.js";
+import { nodeOfItem } from "./crops.js";
+import { showContrasts } from "./contrast.js";
+import { dependenceLines, showDependence, wordDependence } from "./dependence.js";
 import { copyFigure, drawFigure } from "./figure.js";
 import { showMethods } from "./methods.js";
 import { loadPictures, showPictures } from "./pictures.js";
+import { showRegions } from "./region_list.js";
 import { percent, rankingOf } from "./scale.js";
 import { beginning, linkOf, nameOfItem, positionsOf, prepare, stateOf } from "./state.js";
 import { tokenWords } from "./targets.js";
@@ -21,26 +26,32 @@ async function open() {
   let view = null;
   let linking = 0;
 
-  /** On hover: update pictures and words only. */
-  function glance(changes) {
+  /** On hover: everything that is shown is about the word that is pointed at. */
+  function glance(changes, again = false) {
     Object.assign(state, changes);
+    const before = view?.found;
     view = look(state);
     paintPictures(view);
     question.paint(view);
     response.paint(view);
     showBalance(trace, view);
     showLegend(trace, view);
+    paintRegions(view);
     element("hint").textContent = shadingOf(trace, view);
-  }
-
-  /** On a choice: update everything, including the address. */
-  function update(changes) {
-    glance({ ...changes, lit: null, preview: null });
-    showRanking(trace, view, act);
-    listPaths(trace, view, act, spans);
+    if (view.found === before && !again) return;
+    showRanking(trace, pictures, view, act);
+    listPaths(trace, pictures, view, act, spans);
     drawWires(trace, view, spans);
     paintCards(view);
+    paintDependence(view);
+  }
+
+  /** On a choice: the same, and the controls and the address. */
+  function update(changes) {
+    glance({ ...changes, lit: null, preview: null }, true);
     paintControls(view);
+    paintBench(view);
+    paintContrast(view);
     describeMissing();
     element("status").textContent = summaryOf(trace, view);
     clearTimeout(linking); // browsers limit how often the address may change
@@ -62,7 +73,7 @@ async function open() {
     }
     problem.dataset.missing = "yes";
     problem.hidden = false;
-    const links = view.method.exported.map((one) => {
+    const links = view.method.exported.slice(0, OFFERED_TARGETS).map((one) => {
       const button = make("button", { type: "button", className: "plain" }, one.name);
       button.addEventListener("click", () => update({ target: { name: one.name, positions: one.positions } }));
       return button;
@@ -79,23 +90,26 @@ async function open() {
     light(k, aloud = false) {
       if (k === state.lit) return;
       glance({ lit: k });
-      if (aloud) element("status").textContent = act.describe(k).join(". ");
+      if (aloud) element("status").textContent = [trace.inputs[k].label, ...act.describe(k)].join(". ");
     },
     pin: (k) => update({ pinned: state.pinned === k ? null : k }),
     describe(k) {
       const item = trace.inputs[k];
-      const lines = [`${nameOfItem(item)} · ${percent(view.scale.shares[k])}`, `of all inputs for ${view.shownTitle}`];
+      const name = item.panel === undefined ? nameOfItem(item) : "this patch";
+      const lines = [`${name} · ${percent(view.mainScale.shares[k])}`, `of all inputs for ${view.title}`];
       const helped = view.support && state.lit === k ? strongestWords(view.support) : "";
       return helped ? [...lines, `supports most: ${helped}`] : lines;
     },
     describeWord(word) {
       const target = targetOf([word]);
       if (!view.method.matrix && !exportedFor(view.method, target)) return [`“${word.text}”`, `${view.method.label} was not run for this word`];
-      const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.shown.scores, places));
-      const best = rankingOf(view.scale.shares)[0];
+      const [image, text] = [trace.image, trace.question].map((places) => sizeOf(view.main.scores, places));
+      const best = rankingOf(view.mainScale.shares)[0];
+      const nats = wordDependence(trace, view.method)?.[trace.said.indexOf(word)];
       return [
         `“${word.text}” · image ${percent(image)}, question ${percent(text)}`,
-        `strongest: ${trace.inputs[best].label} ${percent(view.scale.shares[best])}`,
+        make("span", { className: "followed" }, "strongest: ", nodeOfItem(trace, pictures, best), ` ${percent(view.mainScale.shares[best])}`),
+        ...(nats === undefined ? [] : [dependenceLines(word, nats)[1]]),
       ];
     },
     preview: (word) => (word || state.preview) && glance({ preview: word && targetOf([word]) }),
@@ -125,6 +139,10 @@ async function open() {
   const paintCards = showMethods(trace, pictures, act);
   const paintControls = showControls(trace, state, update);
   const spans = new Map([...question.spans, ...response.spans]);
+  const paintRegions = showRegions(trace, state, update);
+  const paintDependence = showDependence(trace, act, spans);
+  const paintBench = showBench(trace, pictures);
+  const paintContrast = showContrasts(trace, pictures);
 
   const fromLink = () => {
     try {

@@ -1,9 +1,9 @@
 // Methods side by side: small multiples of picture and question.
-import { rankCorrelation, sizeOf } from "./attribution.js";
+import { OFFERED_TARGETS, rankCorrelation, sizeOf } from "./attribution.js";
+import { nodeOfItem } from "./crops.js";
 import { element, isDark, make } from "./dom.js";
 import { paintPanel } from "./pictures.js";
 import { percent, rankingOf } from "./scale.js";
-import { nameOfItem } from "./state.js";
 import { shade, spansOf } from "./words.js";
 
 /** One card per method; `act` is {method(k), target(target)}. */
@@ -21,7 +21,7 @@ export function showMethods(trace, pictures, act) {
     });
     const question = make("p", { className: "text" });
     const spans = spansOf(trace, "q", question);
-    const best = make("p", { className: "faint small" });
+    const best = make("p", { className: "faint small bests" });
     const empty = make("p", { className: "faint small" });
     const content = make("div", {}, ...canvases, question, best);
     const remark = method.remark ? [make("p", { className: "faint small" }, method.remark)] : [];
@@ -39,7 +39,7 @@ function paintCard(trace, pictures, act, view, card, index) {
   card.empty.hidden = Boolean(result);
   if (!result) {
     card.facts.textContent = "";
-    const links = card.method.exported.map((target) => {
+    const links = card.method.exported.slice(0, OFFERED_TARGETS).map((target) => {
       const button = make("button", { type: "button", className: "plain" }, target.name);
       button.addEventListener("click", () => act.target({ name: target.name, positions: target.positions }));
       return button;
@@ -54,7 +54,7 @@ function paintCard(trace, pictures, act, view, card, index) {
   const own = index === view.state.method ? "shown above" : Number.isNaN(likeness) ? "" : `ρ ${likeness.toFixed(2)}`;
   const image = sizeOf(result.scores, trace.image);
   card.facts.textContent = [`image ${percent(image)}`, own].filter(Boolean).join(" · ");
-  const small = { ...view, scale, lit: view.lit, cursor: null, pixel: devicePixelRatio || 1, dark: isDark() };
+  const small = { ...view, mainScale: scale, lit: view.lit, cursor: null, pixel: devicePixelRatio || 1, dark: isDark() };
   card.canvases.forEach((canvas, panel) => {
     const width = Math.max(1, (canvas.clientWidth || 240) * small.pixel);
     paintPanel(canvas, trace, pictures, panel, { ...small, state: { ...view.state, numbers: false } }, width);
@@ -66,5 +66,5 @@ function paintCard(trace, pictures, act, view, card, index) {
     span.title = percent(share);
   }
   const top = rankingOf(scale.shares).slice(0, 3);
-  card.best.textContent = top.map((k) => `${nameOfItem(trace.inputs[k])} ${percent(scale.shares[k])}`).join(" · ");
+  card.best.replaceChildren(...top.map((k) => make("span", {}, nodeOfItem(trace, pictures, k, 24), ` ${percent(scale.shares[k])}`)));
 }

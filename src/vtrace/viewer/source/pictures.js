@@ -2,7 +2,8 @@
 import { element, isDark, make, showTip } from "./dom.js";
 import { colourOf, inkOn, percent, rgb } from "./scale.js";
 
-const OUTLINED = 0.12; // share of all inputs that "outline" shows at most
+const OUTLINED = 0.12; // share of all inputs that "outline" shows at most,
+const FAINT_OUTLINE = 0.05; // and how strong they are at least, relative to the strongest
 const MARK = { light: "#1f1a24", dark: "#ffffff" };
 
 /** Decoded pictures, ready to be drawn. */
@@ -12,46 +13,58 @@ export async function loadPictures(trace) {
   return pictures;
 }
 
-/** Draw one panel, `width` pixels of the canvas wide. `view` is {scale, state, stops, lit, pinned, cursor}. */
-export function paintPanel(canvas, trace, pictures, panel, view, width) {
+/** Size a canvas for a panel, `width` pixels wide, and draw its picture, if the trace still has it. */
+export function openPanel(canvas, trace, pictures, panel, width) {
   const [wide, high] = trace.panels[panel].size;
   const zoom = width / wide;
   canvas.width = Math.round(width);
   canvas.height = Math.round(high * zoom);
   const context = canvas.getContext("2d");
   const picture = pictures[trace.panels[panel].image];
-  const heat = view.state.look === "heat";
   if (picture) context.drawImage(picture, 0, 0, canvas.width, canvas.height);
-  else fill(context, canvas, view.dark ? "#2a2330" : "#eeeaf0", 1);
+  return { context, zoom, picture };
+}
+
+/** Draw one panel, `width` pixels of the canvas wide. `view` is {mainScale, state, stops, lit, pinned, cursor}. */
+export function paintPanel(canvas, trace, pictures, panel, view, width) {
+  const { context, zoom, picture } = openPanel(canvas, trace, pictures, panel, width);
+  const heat = view.state.look === "heat";
+  if (!picture) fill(context, canvas, view.dark ? "#2a2330" : "#eeeaf0", 1);
   if (heat && picture) {
     context.globalCompositeOperation = "saturation";
     fill(context, canvas, "#808080", 0.6);
     context.globalCompositeOperation = "source-over";
   }
   const cells = trace.inputs.flatMap((item, k) => (item.panel === panel ? [k] : []));
-  const floor = heat ? view.scale.floor : Math.max(view.scale.floor, strongestFloor(view.scale.shares));
+  const floor = heat ? view.mainScale.floor : Math.max(view.mainScale.floor, strongestFloor(view.mainScale.shares));
   // weak ones first, so that strong outlines stay on top
-  for (const k of cells.sort((a, b) => view.scale.shares[a] - view.scale.shares[b])) {
-    const level = Math.min(1, view.scale.shares[k] / view.scale.full);
-    if (view.scale.shares[k] < floor || (level <= 0 && !heat)) continue;
-    const [x, y, w, h] = place(trace.inputs[k].box, zoom);
+  for (const k of cells.sort((a, b) => view.mainScale.shares[a] - view.mainScale.shares[b])) {
+    const level = Math.min(1, view.mainScale.shares[k] / view.mainScale.full);
+    if (view.mainScale.shares[k] < floor || (level < FAINT_OUTLINE && !heat)) continue;
+    const [x, y, w, h] = cellFrame(trace.inputs[k].box, zoom);
     const colour = colourOf(view.stops, level);
     if (heat) {
       const strength = Math.max(0, level);
       if (picture) drawCell(context, picture, canvas, [x, y, w, h], strength);
-      context.fillStyle = rgb(colour, view.state.opacity * (0.15 + 0.6 * strength));
+      context.fillStyle = rgb(colour, view.state.opacity * (0.11 + 0.45 * strength));
       context.fillRect(x, y, w, h);
     } else {
-      const line = Math.max(1.5, Math.min(w, h) * (0.04 + 0.1 * level));
-      context.strokeStyle = rgb(colourOf(view.stops, 0.35 + 0.65 * level), view.state.opacity);
-      context.lineWidth = line;
-      context.strokeRect(x + line / 2, y + line / 2, w - line, h - line);
+      const pixel = view.pixel ?? 1;
+      const line = Math.max(1.5 * pixel, Math.min(w, h, 64 * pixel) * (0.03 + 0.07 * level));
+      const edge = pixel + line; // a line of the other lightness around it, so that it is seen on any picture
+      context.globalAlpha = view.state.opacity * (0.45 + 0.55 * level);
+      for (const [stroke, wide] of [[inkOn(colour), line + 2 * pixel], [rgb(colour), line]]) {
+        context.strokeStyle = stroke;
+        context.lineWidth = wide;
+        context.strokeRect(x + edge / 2, y + edge / 2, w - edge, h - edge);
+      }
+      context.globalAlpha = 1;
     }
-    if (view.state.numbers) writeShare(context, percent(view.scale.shares[k]), x, y, w, h, heat && level > 0.35 ? inkOn(colour) : null);
+    if (view.state.numbers) writeShare(context, percent(view.mainScale.shares[k]), x, y, w, h, heat && level > 0.35 ? inkOn(colour) : null);
   }
   for (const [k, style] of [[view.lit, "solid"], [view.pinned, "solid"], [view.cursor, "dashed"]])
     if (k !== null && k !== undefined && trace.inputs[k].panel === panel)
-      mark(context, place(trace.inputs[k].box, zoom), style, view.pixel ?? 1);
+      mark(context, cellFrame(trace.inputs[k].box, zoom), style, view.pixel ?? 1);
 }
 
 function fill(context, canvas, colour, alpha) {
@@ -70,7 +83,7 @@ function drawCell(context, picture, canvas, [x, y, w, h], strength) {
 }
 
 /** Whole pixels, so that neighbours neither overlap nor leave a gap. */
-function place([left, top, right, bottom], zoom) {
+export function cellFrame([left, top, right, bottom], zoom) {
   const [x, y] = [Math.round(left * zoom), Math.round(top * zoom)];
   return [x, y, Math.round(right * zoom) - x, Math.round(bottom * zoom) - y];
 }
@@ -127,8 +140,10 @@ export function showPictures(trace, pictures, act) {
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-roledescription", "grid of patches");
     canvas.setAttribute("aria-label", `${panel.title || "Picture"}: arrow keys move between patches, Enter follows one`);
-    listen(canvas, trace, index, act);
-    element("pictures").append(make("figure", {}, canvas));
+    listenToPatches(canvas, trace, index, act);
+    const figure = make("figure", {}, canvas);
+    figure.style.setProperty("--aspect", String(panel.size[0] / panel.size[1])); // how large it can be on the screen
+    element("pictures").append(figure);
     return canvas;
   });
   const captions = panels.length < 2 ? [] : panels.map((canvas) => make("figcaption", { className: "faint small" }));
@@ -139,7 +154,7 @@ export function showPictures(trace, pictures, act) {
     last = view;
     const pixel = window.devicePixelRatio || 1;
     captions.forEach((caption, index) => {
-      caption.textContent = `${trace.panels[index].title || "picture"}: ${percent(panelShare(trace, view.scale.shares, index))}`;
+      caption.textContent = `${trace.panels[index].title || "picture"}: ${percent(panelShare(trace, view.mainScale.shares, index))}`;
     });
     panels.forEach((canvas, index) => {
       const width = Math.max(1, canvas.clientWidth * pixel);
@@ -153,7 +168,8 @@ export function showPictures(trace, pictures, act) {
   return paint;
 }
 
-function listen(canvas, trace, index, act) {
+/** Pointer and keys on the patches of a panel; `act` as above. */
+export function listenToPatches(canvas, trace, index, act) {
   const under = (event) => {
     const frame = canvas.getBoundingClientRect();
     const [wide, high] = trace.panels[index].size;

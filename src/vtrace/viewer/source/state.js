@@ -1,6 +1,7 @@
 // The page's data (the trace), the reader's choices (the state), and the link that encodes them.
 import { decodeMatrix, decodeScores } from "./quantised.js";
 import { findTarget, tokenWords } from "./targets.js";
+import { findRegion, regionWords } from "./regions.js";
 import { ownHops } from "./attribution.js";
 
 /** The exported document in the form that the rest of the page works with. */
@@ -52,8 +53,8 @@ export const positionsOf = (item) => range(item.start, item.stop);
 /** The initial state, which "Reset" restores. */
 export function beginning(trace) {
   return {
-    target: trace.target, method: 0, gamma: null, hops: null, calibrated: true, look: "heat", numbers: false,
-    opacity: 0.75, strongest: 1, pinned: null,
+    target: trace.target, method: 0, gamma: null, hops: null, calibrated: true, calibrateOn: null, look: "outline",
+    numbers: false, opacity: 1, strongest: 1, pinned: null, regions: [],
   }; // prettier-ignore
 }
 
@@ -84,6 +85,7 @@ export function linkOf(trace, state) {
     gamma: state.gamma,
     hops: state.hops,
     calibrated: state.calibrated ? null : "no",
+    on: state.calibrateOn,
     look: state.look === first.look ? null : state.look,
     numbers: state.numbers ? "yes" : null,
     opacity: state.opacity === first.opacity ? null : state.opacity,
@@ -91,6 +93,7 @@ export function linkOf(trace, state) {
     input: state.pinned === null ? null : trace.inputs[state.pinned].start,
   };
   const present = Object.entries(fields).filter(([, value]) => value !== null);
+  present.push(...state.regions.map((region) => ["region", regionWords(region)]));
   return new URLSearchParams(present.map(([key, value]) => [key, String(value)])).toString();
 }
 
@@ -107,12 +110,14 @@ export function stateOf(trace, link) {
   state.gamma = number("gamma", 0, 10);
   state.hops = ["all", "direct"].includes(asked.get("hops")) ? asked.get("hops") : number("hops", 1, 100);
   state.calibrated = asked.get("calibrated") !== "no";
-  state.look = asked.get("look") === "outline" ? "outline" : "heat";
+  state.calibrateOn = ["target", "response"].includes(asked.get("on")) ? asked.get("on") : null;
+  state.look = asked.get("look") === "heat" ? "heat" : "outline";
   state.numbers = asked.get("numbers") === "yes";
   state.opacity = number("opacity", 0, 1) ?? state.opacity;
   state.strongest = number("strongest", 0.01, 1) ?? state.strongest;
   const input = asked.has("input") ? trace.inputAt[Number(asked.get("input"))] : -1;
   state.pinned = input >= 0 ? input : null;
+  state.regions = asked.getAll("region").map((words) => findRegion(trace, words));
   return state;
 }
 

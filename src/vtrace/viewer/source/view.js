@@ -1,5 +1,5 @@
 // The view: everything derived from the state, computed once for all parts of the page.
-import { attribute, sizeOf, support } from "./attribution.js";
+import { attribute, calibratedOn, exportedFor, sizeOf, support } from "./attribution.js";
 import { isDark } from "./dom.js";
 import { percent, rankingOf, scaleOf } from "./scale.js";
 import { nameOfItem, positionsOf, targetTitle } from "./state.js";
@@ -8,30 +8,33 @@ import { followPaths } from "./wires.js";
 const HINT =
   "Click a word or drag over a phrase to explain it. Hover over a patch to see which words it supports; click it to follow its paths.";
 const NOTHING = { status: "off", scale: 1 };
+const KEPT = 4; // results of the latest targets, so that pointing away from a word costs nothing
 
-/** A function from the state to the view. What depends only on choices is cached while the pointer moves. */
+/** A function from the state to the view. A word that is pointed at is the target, for everything that is shown. */
 export function lookout(trace) {
-  let kept = { key: "" };
+  const kept = new Map();
   return (state) => {
     const method = trace.methods[state.method];
-    const settings = { gamma: state.gamma, hops: state.hops, calibrated: state.calibrated };
-    const key = JSON.stringify([state.method, state.target.positions, settings, state.pinned, state.strongest]);
-    if (key !== kept.key) kept = { key, ...settle(trace, state, method, settings) };
-    const { cards, paths, main, mainScale } = kept;
-    const previewed = state.preview && attribute(trace, method, state.preview, settings);
-    const shown = previewed || main;
+    const pointed = state.preview && (method.matrix || exportedFor(method, state.preview)) ? state.preview : null;
+    const target = pointed ?? state.target;
+    const settings = { gamma: state.gamma, hops: state.hops, calibrated: state.calibrated, calibrateOn: state.calibrateOn };
+    const key = JSON.stringify([state.method, target.positions, settings, state.pinned, state.strongest]);
+    const found = kept.get(key) ?? settle(trace, state, target, method, settings);
+    kept.delete(key);
+    kept.set(key, found);
+    if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+    const { cards, paths, main, mainScale } = found;
     const lit = state.lit ?? state.pinned;
     const back = method.options.receivers === "token" ? 0 : 1;
     const dark = isDark();
     return {
-      state, method, cards, paths, main, mainScale, shown, dark, // the result of the target, and of what is shown
-      scale: previewed ? scaleOf(trace.inputs, shown.scores, state.strongest) : mainScale,
+      state, target, found, method, cards, paths, main, mainScale, dark,
       stops: dark ? trace.darkStops : trace.stops,
-      title: targetTitle(trace, state.target),
-      shownTitle: targetTitle(trace, previewed ? state.preview : state.target),
+      title: targetTitle(trace, target),
       lit: state.lit,
       pinned: state.pinned,
       support: lit === null ? null : support(trace, method, positionsOf(trace.inputs[lit]), trace.said.map(positionsOf), settings),
+      calibratedOn: calibratedOn(method, settings),
       canCalibrate: method.matrix ? Boolean(method.likelihoods) : main.calibration.status === "applied",
       predicted: (receiver) => trace.wordAt[receiver + back],
     }; // prettier-ignore
@@ -39,9 +42,9 @@ export function lookout(trace) {
 }
 
 /** Every method's result for the target, and the paths of the selected input. */
-function settle(trace, state, method, settings) {
+function settle(trace, state, target, method, settings) {
   const cards = trace.methods.map((one) => {
-    const result = attribute(trace, one, state.target, settings);
+    const result = attribute(trace, one, target, settings);
     return { result, scale: result && scaleOf(trace.inputs, result.scores, state.strongest) };
   });
   const { result, scale } = cards[state.method];
@@ -50,7 +53,7 @@ function settle(trace, state, method, settings) {
     cards,
     main,
     mainScale: scale ?? scaleOf(trace.inputs, main.scores),
-    paths: followPaths(trace, method, state.target, settings, state.pinned),
+    paths: followPaths(trace, method, target, settings, state.pinned),
   };
 }
 
@@ -59,7 +62,8 @@ export function shadingOf(trace, view) {
   if (!view.support) return HINT;
   const item = trace.inputs[view.lit ?? view.pinned];
   const most = percent(Math.max(...view.support));
-  return `Words are shaded by how much each relies on ${nameOfItem(item)}, at most ${most}.`;
+  const what = item.panel === undefined ? nameOfItem(item) : "the marked patch";
+  return `Words are shaded by how much each relies on ${what}, at most ${most}.`;
 }
 
 /** The view in a sentence or two, for screen readers. */

@@ -1,13 +1,15 @@
 // Paths of a selected patch or question word: drawn over picture and text, and listed.
 import { methodFlows, receiversOf } from "./attribution.js";
+import { nodeOfItem } from "./crops.js";
 import { draw, element, make } from "./dom.js";
 import { patchMiddle } from "./pictures.js";
 import { passages, strongestRoutes } from "./routes.js";
 import { colourOf, percent, rgb } from "./scale.js";
-import { nameOfItem, positionsOf } from "./state.js";
+import { positionsOf } from "./state.js";
 
 const ROUTES = 5;
 const VIA = 6;
+const DRAWN = 0.01; // weaker routes are listed, but not drawn over the text
 
 /** {routes, via} of the selected input; null where the method has no matrix. */
 export function followPaths(trace, method, target, settings, pinned) {
@@ -26,17 +28,17 @@ export function followPaths(trace, method, target, settings, pinned) {
   return { routes: strongestRoutes(flows, sources, receivers, ROUTES), via };
 }
 
-/** What a position is called in a route. */
-function nameOf(trace, position) {
+/** A position as a stop of a route. */
+function nameOf(trace, pictures, position) {
   const k = trace.inputAt[position];
-  if (k >= 0 && trace.inputs[k].panel !== undefined) return trace.inputs[k].label;
+  if (k >= 0 && trace.inputs[k].panel !== undefined) return nodeOfItem(trace, pictures, k, 26);
   const word = trace.wordAt[position];
   if (!word) return `token ${position}`;
   return word.kind === "t" ? `${word.text} (prompt)` : `“${word.text}”`;
 }
 
 /** The panel next to the ranking. */
-export function listPaths(trace, view, act, spans) {
+export function listPaths(trace, pictures, view, act, spans) {
   const box = element("paths");
   if (view.pinned === null) {
     const hint = view.method.matrix
@@ -44,15 +46,14 @@ export function listPaths(trace, view, act, spans) {
       : `${view.method.label} has scores only on this page; paths need the pairwise matrix of vtrace.`;
     return box.replaceChildren(make("p", { className: "faint small" }, hint));
   }
-  const item = trace.inputs[view.pinned];
   const close = make("button", { type: "button", className: "plain" }, "clear selection");
   close.addEventListener("click", () => act.pin(view.pinned));
   const share = view.mainScale.shares[view.pinned];
   const head = make(
     "p",
-    { className: "small" },
-    make("strong", {}, nameOfItem(item)),
-    `, ${percent(share)} of all inputs for ${view.title} · `,
+    { className: "small followed" },
+    make("strong", {}, nodeOfItem(trace, pictures, view.pinned)),
+    ` ${percent(share)} of all inputs for ${view.title} · `,
     close,
   );
   if (!view.paths) return box.replaceChildren(head, make("p", { className: "faint small" }, `${view.method.label} gives scores only, so there are no paths to show.`));
@@ -62,8 +63,8 @@ export function listPaths(trace, view, act, spans) {
     make("h3", {}, "Passes through"),
     viaList(trace, view, spans),
     make("h3", {}, "Strongest routes"),
-    make("ol", { className: "routes" }, ...view.paths.routes.map((route) => routeLine(trace, view, route))),
-    make("p", { className: "faint small" }, "Shares of its contribution to the target, over paths of any length. One path can pass through several words."),
+    make("ol", { className: "routes" }, ...view.paths.routes.map((route) => routeLine(trace, pictures, view, route))),
+    make("p", { className: "faint small" }, "Shares of its contribution to the target, over paths of any length. One path can pass through several words. Routes under 1% are not drawn."),
   );
 }
 
@@ -85,8 +86,8 @@ function viaList(trace, view, spans) {
   return list;
 }
 
-function routeLine(trace, view, route) {
-  const names = route.positions.map((position) => nameOf(trace, position));
+function routeLine(trace, pictures, view, route) {
+  const names = route.positions.map((position) => nameOf(trace, pictures, position));
   const line = make("li", {});
   names.forEach((name, k) => line.append(k ? " → " : "", make("span", { className: "stop" }, name)));
   const told = view.predicted(route.positions.at(-1));
@@ -114,7 +115,8 @@ export function drawWires(trace, view, spans) {
     return [(frame.left + frame.right) / 2 - stage.left, frame.top - stage.top + 2];
   };
   const most = view.paths.routes[0]?.share || 1;
-  [...view.paths.routes].reverse().forEach((route) => {
+  const drawn = view.paths.routes.filter((route) => route.share >= DRAWN);
+  drawn.reverse().forEach((route) => {
     const told = view.predicted(route.positions.at(-1));
     const points = route.positions.map(middle).filter(Boolean);
     const end = told && middle(told.start);

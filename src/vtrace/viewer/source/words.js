@@ -51,8 +51,8 @@ export function showQuestion(trace, act) {
   const paint = (view) => {
     for (const [word, span] of spans) {
       const k = trace.inputAt[word.start];
-      const share = view.scale.shares[k];
-      shade(span, view.stops, share < view.scale.floor ? 0 : share / view.scale.full);
+      const share = view.mainScale.shares[k];
+      shade(span, view.stops, share < view.mainScale.floor ? 0 : share / view.mainScale.full);
       span.classList.toggle("marked", k === view.lit || k === view.pinned);
       span.setAttribute("aria-label", `${word.text}, ${percent(share)} of all inputs`);
       span.setAttribute("aria-pressed", k === view.pinned);
@@ -135,7 +135,7 @@ export function showResponse(trace, act) {
     event.preventDefault();
   });
   const paint = (view) => {
-    const targeted = new Set(view.state.target.positions);
+    const targeted = new Set(view.target.positions);
     const most = view.support ? Math.max(...view.support, 1e-300) : 0;
     words.forEach((word, k) => {
       const share = view.support ? view.support[k] : shareOf(view.main.scores, word.start, word.stop);

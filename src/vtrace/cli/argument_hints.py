@@ -1,0 +1,36 @@
+"""Hints for arguments in the wrong order or without quotes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from itertools import takewhile
+
+from ..errors import InputError
+
+_EMBEDDED = ("", "pinhole", "pinhole-internvl", "pinhole-half")
+
+
+def check_arguments(given: Sequence[str], model: str) -> None:
+    """Refuse what cannot be IMAGE… QUESTION, and say what was probably meant."""
+    *pictures, question = given
+    if not pictures:
+        _check_single(question, model)
+    elif os.path.isfile(question) and not any(os.path.isfile(picture) for picture in pictures):
+        swapped = shlex.join([question, *pictures])
+        raise InputError(f"the question comes after the pictures; write: vtrace explain {swapped}")
+    else:
+        found = list(takewhile(os.path.exists, pictures))
+        lost = pictures[len(found) :]
+        if found and lost and not any(os.path.splitext(word)[1] or os.path.exists(word) for word in lost):
+            quoted = shlex.join([*found, " ".join([*lost, question])])
+            raise InputError(f"there is no picture at {lost[0]}; put the question in quotes: vtrace explain {quoted}")
+
+
+def _check_single(given: str, model: str) -> None:
+    """One argument is a question to a text-only model; with a picture, the question is missing."""
+    if os.path.isfile(given):
+        raise InputError(f'ask something about {given}: vtrace explain {shlex.quote(given)} "What is this?"')
+    if model in _EMBEDDED:
+        raise InputError("give at least one picture and a question: IMAGE… QUESTION")

@@ -1,0 +1,49 @@
+"""Striped patterns that write a position into a picture in binary, and what a token sees of them.
+
+A pattern is a row of signs along one axis of the picture, +1 and -1 for two inks and 0 for grey. Stripes of width 1/2,
+1/4, 1/8, … spell a position in binary. Two things beside make the code unambiguous for a feature that answers with
+either sign: the same stripes moved by part of their width, and one quarter of the picture at a time, on grey.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+QUARTERS = 4
+MOVES = (0.0, 0.25, 0.5, 0.75)  # of the width of a stripe
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Patterns along one axis, as signs of equal steps."""
+
+    signs: Float64[np.ndarray, "patterns steps"]
+
+    @classmethod
+    def of_levels(cls, levels: int) -> Patterns:
+        """Stripes of width 1/2 to 1/2^levels, each moved by quarters of its width, and quarters of the picture."""
+        steps = 2 ** (levels + 2)
+        places = (np.arange(steps) + 0.5) / steps
+        stripes = [places * 2**level + moved for level in range(1, levels + 1) for moved in MOVES]
+        signs = [np.where(np.floor(stripe) % 2 == 1, 1.0, -1.0) for stripe in stripes]
+        signs += [np.where(np.floor(places * QUARTERS) == quarter, 1.0, 0.0) for quarter in range(QUARTERS)]
+        return cls(np.stack(signs))
+
+    def painted(self, pattern: int, length: int) -> Float64[np.ndarray, " length"]:
+        """The signs of `length` pixels."""
+        steps = self.signs.shape[1]
+        return self.signs[pattern, ((np.arange(length) + 0.5) * steps / length).astype(int)]
+
+    def codes(
+        self, starts: Float64[np.ndarray, " bands"], stops: Float64[np.ndarray, " bands"]
+    ) -> Float64[np.ndarray, "bands patterns"]:
+        """What bands of the axis, as fractions of it, see of each pattern: its mean. Bands outside see nothing."""
+        steps = self.signs.shape[1]
+        summed = np.concatenate([np.zeros((len(self.signs), 1)), self.signs.cumsum(1) / steps], axis=1)
+        edges = np.arange(steps + 1) / steps
+        low, high = np.clip(starts, 0, 1), np.clip(stops, 0, 1)
+        seen = np.stack([np.interp(high, edges, total) - np.interp(low, edges, total) for total in summed], axis=1)
+        return seen / np.maximum(high - low, 1e-9)[:, None]

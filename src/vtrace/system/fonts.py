@@ -1,0 +1,82 @@
+"""Fonts for figures in any script: where the usual font has no character, any installed font that has it is used."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+from matplotlib import rc_context
+from matplotlib.font_manager import FontEntry, findfont, fontManager
+from matplotlib.ft2font import FT2Font
+
+USUAL = "DejaVu Sans"  # comes with matplotlib
+# Looked into first, because there may be hundreds of others.
+_FAMILIAR = (
+    "Noto Sans CJK", "Source Han Sans", "PingFang", "Hiragino", "Apple SD Gothic", "Microsoft YaHei", "Yu Gothic",
+    "Malgun", "WenQuanYi", "Noto Emoji", "Segoe UI Emoji", "Symbola", "Noto Sans", "Arial Unicode", "Unifont",
+)  # fmt: skip
+_PLACEHOLDERS = "Last Resort"  # has a box for every character; comes with matplotlib
+_NAMED = 5  # characters without a font that a note lists
+_INVISIBLE = {"\u200d", "\ufe0e", "\ufe0f"}  # they only join or choose the characters around them
+
+
+class ChosenFonts(NamedTuple):
+    """Families in the order in which they are tried, and the characters that none of them has."""
+
+    families: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def note(self) -> str:
+        """What is not drawn, and what to do; empty if everything is."""
+        if not self.missing:
+            return ""
+        named = ", ".join(f"U+{ord(letter):04X}" for letter in self.missing[:_NAMED])
+        more = f" and {len(self.missing) - _NAMED} more" if len(self.missing) > _NAMED else ""
+        return f"no installed font has {named}{more}, drawn as boxes; install one, such as Noto Sans CJK or Noto Emoji"
+
+
+def fonts_for(text: str) -> ChosenFonts:
+    """The usual font, and others for characters that it lacks."""
+    lacking = {letter for letter in set(text) - _INVISIBLE if ord(letter) not in _characters(findfont(USUAL))}
+    lacking = {letter for letter in lacking if unicodedata.category(letter)[0] not in "CZ"}
+    families = [USUAL]
+    for entry in _candidates() if lacking else ():
+        if found := {letter for letter in lacking if ord(letter) in _characters(entry.fname)}:
+            families.append(entry.name)
+            lacking -= found
+        if not lacking:
+            break
+    return ChosenFonts(tuple(dict.fromkeys(families)), tuple(sorted(lacking)))
+
+
+@contextmanager
+def drawn_in(texts: Iterable[str]) -> Iterator[ChosenFonts]:
+    """Texts that are created inside use fonts for these characters."""
+    chosen = fonts_for("".join(texts))
+    with rc_context({"font.family": list(chosen.families)}):
+        yield chosen
+
+
+def _candidates() -> list[FontEntry]:
+    """Upright fonts, the familiar ones first."""
+
+    def place(entry: FontEntry) -> tuple[int, str]:
+        ranks = [rank for rank, name in enumerate(_FAMILIAR) if entry.name.startswith(name)]
+        return (ranks or [len(_FAMILIAR)])[0], entry.name
+
+    drawing = [entry for entry in fontManager.ttflist if not entry.name.startswith(_PLACEHOLDERS)]
+    return sorted((entry for entry in drawing if entry.style == "normal"), key=place)
+
+
+@cache
+def _characters(path: str) -> frozenset[int]:
+    """What a font can draw. Nothing, if it cannot be opened or has only bitmaps, as coloured emoji do."""
+    try:
+        font = FT2Font(path)
+        return frozenset(font.get_charmap()) if font.scalable else frozenset()
+    except (OSError, RuntimeError):
+        return frozenset()
