@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import io
 import json
@@ -107,9 +108,17 @@ def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
 
 @contextmanager
 def serving(load, store: Path, runs: Path | None = None, token: str = "", **limits):
-    """A client of a running server, whose service is at hand as `client.service`."""
+    """A client of a running server, whose service is at hand as `client.service`.
+
+    The server has a copy of the model: a model serves one thread at a time, and tests use theirs meanwhile.
+    """
+
+    def load_copy(name: str) -> Lvlm:
+        lvlm = load(name)
+        return replace(lvlm, model=copy.deepcopy(lvlm.model))
+
     chosen = replace(Limits(), **{"grace": PATIENCE, "patience": 10 * PATIENCE, **limits})
-    service = ExplanationService(ModelCache(["pinhole"], load), METHODS, History(store), chosen)
+    service = ExplanationService(ModelCache(["pinhole"], load_copy), METHODS, History(store), chosen)
     listening = take_address("127.0.0.1", 0)
     client = Client(listening.getsockname()[1])
     client.service = service
