@@ -21,14 +21,12 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
 from results_page import write_pages
-from results_plan import MANY_IN_WORDS, RUN_KINDS, SLOWEST, TIMED_STUDIES, ResultsPlan, RunKind
+from results_plan import GROUNDS, MANY_IN_WORDS, RUN_KINDS, SLOWEST, TIMED_STUDIES, ResultsPlan, RunKind
 
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import Shard
-from vtrace.faithfulness.verdicts import COMPARED_TARGETS
-from vtrace.lvlm.checkpoint_source import EMBEDDED
 from vtrace.lvlm.load import load
 from vtrace.studies.run import run_study
 from vtrace.system.files import write_atomically
@@ -52,8 +50,12 @@ class StudyJob(NamedTuple):
 
 def measure(plan: ResultsPlan) -> None:
     """Measure all runs and studies that are missing."""
-    runs = [[RunJob(model, kind, k) for model in plan.models for k in range(plan.workers)] for kind in RUN_KINDS]
-    studies = [StudyJob(model, study) for model in plan.models for study in plan.studies]
+    grounds = {model: GROUNDS[model] for model in plan.models}
+    runs = [
+        [RunJob(model, kind, k) for model in grounds for k in range(plan.workers) if grounds[model].measures(kind)]
+        for kind in RUN_KINDS
+    ]
+    studies = [StudyJob(model, name) for model in grounds for name in plan.studies if grounds[model].measures(name)]
     side_by_side = [job for job in studies if job.study not in TIMED_STUDIES]
     _run_rounds(plan, [*runs, side_by_side])
     for job in studies:
@@ -88,17 +90,17 @@ def _end_with_parent() -> None:
 
 
 def run_job(plan: ResultsPlan, job: RunJob | StudyJob) -> None:
-    lvlm, folder = load(job.model), plan.work / job.model
+    lvlm, folder, ground = load(job.model), plan.work / job.model, GROUNDS[job.model]
     if isinstance(job, StudyJob):
-        dev, limit = find_benchmark("shapes-dev"), plan.study_limit(job.study)
+        dev, limit = find_benchmark(f"{ground.benchmark}-dev"), plan.study_limit(job.study)
         report = _reporter(f"{job.model}, {job.study}")
         run_study(job.study, lvlm, dev, folder / "studies", limit=limit, progress=report)
         return
     part, shard = plan.part(job.kind), Shard(job.worker + 1, plan.workers)
-    methods = EvaluationPlan(tuple(part.methods), COMPARED_TARGETS)
+    methods = EvaluationPlan(tuple(part.methods), tuple(ground.targets))
     report = _reporter(f"{job.model}, {job.kind} {shard}")
     place = folder / part.folder
-    evaluate(lvlm, find_benchmark("shapes"), methods, place, only=part.numbers, shard=shard, progress=report)
+    evaluate(lvlm, find_benchmark(ground.benchmark), methods, place, only=part.numbers, shard=shard, progress=report)
 
 
 def _reporter(title: str) -> Progress:
@@ -127,7 +129,7 @@ def main() -> None:
     default = ResultsPlan()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--models", nargs="+", default=list(default.models), choices=list(EMBEDDED))
+    add("--models", nargs="+", default=list(default.models), choices=list(GROUNDS))
     add("--items", type=int, default=default.items, help="test examples for all methods that are not slow")
     add("--others", type=int, default=default.others, help=f"test examples for the slow ones except {SLOWEST}")
     add("--slowest", type=int, default=default.slowest, help=f"test examples for {SLOWEST}")

@@ -6,31 +6,59 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from vtrace.benchmarks.registry import SHAPES_SIZE
 from vtrace.benchmarks.shapes.sample import sample
-from vtrace.lvlm.checkpoint_source import EMBEDDED
+from vtrace.faithfulness.rows import EvaluatedTarget
 from vtrace.methods.catalogue import names_of
 from vtrace.methods.registry import METHODS
 from vtrace.studies.registry import STUDIES, find_study
 
 DOCS = Path(__file__).parents[1] / "docs"
 SLOWEST = "heta"  # minutes for an explanation
-TITLES = {"pinhole": "Pinhole (Qwen3-VL)", "pinhole-internvl": "Pinhole-InternVL (InternVL)"}
 MANY = 5  # evidence objects: more than a step of a curve shows of the 48 to 64 patches of Pinhole
 MANY_IN_WORDS = "five"
 MORE_EXAMPLES = {"budget": 36}  # of a quick study: few answers need the inputs once their reasoning is frozen
 TIMED_STUDIES = ("efficiency",)  # these measure time, so they run alone
+TEXT_STUDIES = ("components", "ordered", "refine", "sanity")  # these need no picture
 # The first table has the paper's methods, ours, a reference, and noise.
 FIRST = (
-    "vtrace", "vtrace-ordered", "ifr", "ifr-multihop", "flashtrace", "flowtracer", "rollout", "attnlrp", "loo",
-    "random",
+    "vtrace", "vtrace-ordered", "vtrace-refined", "vtrace-ordered-refined", "ifr", "ifr-multihop", "flashtrace",
+    "flowtracer", "rollout", "attnlrp", "loo", "random",
 )  # fmt: skip
 
 RunKind = Literal["others", "main", "slowest", "scattered"]
 # The run of all methods comes first, because one metric needs leave-one-out in the same command.
 RUN_KINDS: tuple[RunKind, ...] = ("others", "main", "slowest", "scattered")
+
+
+class Ground(NamedTuple):
+    """A model and the benchmark it is measured on."""
+
+    title: str
+    benchmark: str  # its test split; the dev split is used for studies
+    targets: Sequence[EvaluatedTarget] = get_args(EvaluatedTarget)
+
+    @property
+    def name(self) -> str:
+        return self.title.partition(" (")[0]
+
+    @property
+    def sees(self) -> bool:
+        return self.benchmark == "shapes"
+
+    def measures(self, part: str) -> bool:
+        """Whether a kind of run, or a study, makes sense without pictures, if there are none."""
+        return self.sees or part in ("others", "main", *TEXT_STUDIES)
+
+
+GROUNDS = {
+    "pinhole": Ground("Pinhole (Qwen3-VL)", "shapes"),
+    "pinhole-internvl": Ground("Pinhole-InternVL (InternVL)", "shapes"),
+    # a response to Facts is one short sentence, which is the answer
+    "smollm2": Ground("SmolLM2-135M (pretrained, text only)", "facts", ("response",)),
+}
 
 
 class Part(NamedTuple):
@@ -46,7 +74,7 @@ class ResultsPlan:
     """On every example: all methods that are not slow, and two that are. The other slow ones run on a subset, and the
     slowest on a smaller one."""
 
-    models: Sequence[str] = tuple(EMBEDDED)
+    models: Sequence[str] = tuple(GROUNDS)
     first: Sequence[str] = FIRST  # methods of the first table
     quick: Sequence[str] = tuple(names_of("instant", "quick"))
     every: Sequence[str] = tuple(METHODS)
@@ -76,7 +104,7 @@ class ResultsPlan:
         return Part(self.main, more, "scattered")
 
     def scattered_numbers(self) -> list[int]:
-        """Numbers of the first test examples with many evidence objects."""
+        """Numbers of the first test examples of Shapes with many evidence objects."""
         return list(islice(_scattered(), self.scattered))
 
     def study_limit(self, name: str) -> int:

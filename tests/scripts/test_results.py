@@ -53,7 +53,7 @@ def test_a_page_from_a_small_run(scripts, tmp_path):
     assert "| metric | vtrace | position |\n" in text
     assert "## All methods, 1 examples" in text
     assert "| loo | random | position | centre |\n" in text
-    assert "| | vtrace, Pinhole (Qwen3-VL) | vtrace-ordered, Pinhole (Qwen3-VL) |\n" in text
+    assert "| | vtrace, Pinhole | vtrace-ordered, Pinhole |\n" in text
     assert re.search(r"\| vtrace \|  \| \d+ / \d+ / \d+ \|\n", text)
     assert re.search(r"\| loo \| \d+ / \d+ / \d+ \| \d+ / \d+ / \d+ \|\n", text)
     assert "## By number of evidence patches" in text

@@ -96,6 +96,10 @@ class Table:
         return next((x for x in self.lines if (x.target, x.subset, x.setting, x.metric) == wanted), None)
 
     @property
+    def targets(self) -> list[str]:
+        return list(dict.fromkeys(line.target for line in self.lines))
+
+    @property
     def settings(self) -> list[CurveSetting]:
         """Settings of its curves, in the usual order."""
         present = {line.setting for line in self.lines}

@@ -8,17 +8,12 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Literal, get_args
 
-from .rows import EvaluatedTarget
 from .store import Run
-from .tables import CurveSetting, Line, Table, tabulate
+from .tables import CurveSetting, Line, Table, TableSetting, tabulate
 
 Standing = Literal["better", "level", "worse"]
-COMPARED_TARGETS: tuple[EvaluatedTarget, ...] = get_args(EvaluatedTarget)
 COMPARED_METRICS = ("RISE", "MAS")
-COMPARED_SETTINGS: tuple[CurveSetting, ...] = ("image", "joint")  # of models that see pictures
-TARGETS_AND_SETTINGS = tuple(product(COMPARED_TARGETS, COMPARED_SETTINGS))
-COMPARISONS = 2 * len(TARGETS_AND_SETTINGS) * len(COMPARED_METRICS)  # 2: insertion and deletion
-NOISE_AT_MOST, SIGNAL_AT_LEAST = 0.62, 0.15  # image insertion of random order; and by how much leave-one-out is above
+NOISE_AT_MOST, SIGNAL_AT_LEAST = 0.62, 0.15  # insertion of random order; and by how much leave-one-out is above
 NEAR_BEST = 0.01
 
 # What VTrace does, by the standings of its rival in insertion and in deletion.
@@ -55,13 +50,14 @@ def count_standings(table: Table, method: str) -> dict[Standing, int]:
 
 def all_comparisons(table: Table) -> list[str]:
     """Every comparison in a sentence, with the numbers."""
+    everywhere = list(product(table.targets, table.settings))
     return [
-        *(_against_rivals(table, metric, *where) for metric in COMPARED_METRICS for where in TARGETS_AND_SETTINGS),
-        *(_ordered_against_sum(table, *where) for where in TARGETS_AND_SETTINGS),
+        *(_against_rivals(table, metric, *where) for metric in COMPARED_METRICS for where in everywhere),
+        *(_ordered_against_sum(table, *where) for where in everywhere),
         *(
             _evidence_order(table, target, metric, name)
             for metric, name in (("auc", "Rank AUC"), ("energy", "Energy"))
-            for target in COMPARED_TARGETS
+            for target in table.targets
         ),
     ]
 
@@ -88,15 +84,17 @@ def _ordered_against_sum(table: Table, target: str, setting: CurveSetting) -> st
 
 
 def _evidence_order(table: Table, target: str, metric: str, name: str) -> str:
-    cells = table.line(target, "image evidence", metric).cells
+    setting: TableSetting = "image evidence" if "image" in table.settings else "question evidence"
+    inputs = "patches" if setting == "image evidence" else "words"
+    cells = table.line(target, setting, metric).cells
     order = ", ".join(f"{m} {cells[m].mean:.3f}" for m in sorted(cells, key=lambda m: -cells[m].mean))
-    return f"{name} of evidence patches, target {target}: {order}."
+    return f"{name} of evidence {inputs}, target {target}: {order}."
 
 
 def overall_comparisons(table: Table) -> list[str]:
     """A summary: both settings and both directions together."""
     found = []
-    for target, metric in product(COMPARED_TARGETS, COMPARED_METRICS):
+    for target, metric in product(table.targets, COMPARED_METRICS):
         lines = [line for line in table.lines if line.target == target and line.metric.startswith(metric)]
         rivals = [name for name in table.methods if name != "vtrace"]
         grouped = _group({rival: _standings(lines, rival) - {"level"} for rival in rivals}, OVERALL)
@@ -123,36 +121,39 @@ def _sentence(grouped: Mapping[str, Sequence[str]]) -> str:
 
 def discrimination(table: Table) -> str:
     """Whether the benchmark separates rankings from noise, and how many methods are close to the best."""
-    image = table.line("response", "image", "RISE ins")
-    noise, measured = image.cells["random"].mean, image.cells["loo"].mean
+    setting = table.settings[0]
+    whole = table.line("response", setting, "RISE ins")
+    noise, measured = whole.cells["random"].mean, whole.cells["loo"].mean
     fair = noise <= NOISE_AT_MOST and measured - noise >= SIGNAL_AT_LEAST
     close = []
-    for target in COMPARED_TARGETS:
-        heights = [cell.mean for cell in table.line(target, "image", "RISE ins").cells.values()]
+    for target in table.targets:
+        heights = [cell.mean for cell in table.line(target, setting, "RISE ins").cells.values()]
         near = sum(max(heights) - height < NEAR_BEST for height in heights)
         close.append(
             f"{near} of {len(heights)} for target {target}, where means range from {min(heights):.3f} to "
             f"{max(heights):.3f}"
         )
+    separates = "separates" if fair else "does not separate"
     return (
-        f"The benchmark {'separates' if fair else 'does not separate'} rankings from noise: in image insertion, random "
-        f"order reaches {noise:.3f} (required: at most {NOISE_AT_MOST}), leave-one-out {measured:.3f} (required: at "
-        f"least {SIGNAL_AT_LEAST} more). Methods within {NEAR_BEST} of the best: {'; '.join(close)}."
+        f"The benchmark {separates} rankings from noise: in {setting} insertion, random order reaches {noise:.3f} "
+        f"(required: at most {NOISE_AT_MOST}), leave-one-out {measured:.3f} (required: at least {SIGNAL_AT_LEAST} "
+        f"more). Methods within {NEAR_BEST} of the best: {'; '.join(close)}."
     )
 
 
 def distinguished_pairs(run: Run, methods: Sequence[str]) -> str:
     """How many pairs of methods differ by more than chance. A threshold on means cannot show this."""
-    curves = [row for row in run.rows.curve if (row["setting"], row["mode"]) == ("image", "insertion")]
+    curves = [row for row in run.rows.curve if row["mode"] == "insertion"]
     part = replace(run, rows=replace(run.rows, curve=curves))
     tables = {own: tabulate(part, methods=methods, against=own, evidence=False) for own in methods}
-    pairs = list(combinations(methods, 2))
+    first = tables[methods[0]]
+    setting, pairs = first.settings[0], list(combinations(methods, 2))
     counts = []
-    for target in COMPARED_TARGETS:
-        lines = {own: table.line(target, "image", "RISE ins") for own, table in tables.items()}
+    for target in first.targets:
+        lines = {own: table.line(target, setting, "RISE ins") for own, table in tables.items()}
         apart = sum(standing(lines[own], other) != "level" for own, other in pairs)
         counts.append(f"{apart} for target {target}")
-    return f"Of {len(pairs)} pairs of methods, image insertion distinguishes {' and '.join(counts)}."
+    return f"Of {len(pairs)} pairs of methods, {setting} insertion distinguishes {' and '.join(counts)}."
 
 
 def _both_directions(table: Table, target: str, setting: CurveSetting, metric: str) -> list[Line]:
