@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from vtrace.benchmarks.facts.sample import FACTS_PROMPT, FACTS_TOKENS
+
 
 def test_a_benchmark_is_explained_into_a_folder_and_as_json(run, tmp_path):
     common = ["explain", "-b", "shapes-dev", "--limit", "1", "--max-new-tokens", "30", "--out", tmp_path]
@@ -18,6 +20,18 @@ def test_a_benchmark_is_explained_into_a_folder_and_as_json(run, tmp_path):
     code, out, _ = run(*common, "--json", tmp_path / "found.json")  # nothing is left to do
     assert (code, out.strip()) == (0, f"{tmp_path}/index.html")
     assert json.loads((tmp_path / "found.json").read_text("utf-8")) == document
+
+
+def test_a_benchmark_is_asked_under_its_own_prompt_and_budget(run, tmp_path):
+    code, out, err = run("explain", "-b", "facts", "--limit", "1", "--out", tmp_path / "own", "--json", "-")
+    assert code == 0, err
+    asked = json.loads(out)
+    assert (asked["system"], asked["max_new_tokens"]) == (FACTS_PROMPT, FACTS_TOKENS)
+    given = ["--system", "Be brief.", "--max-new-tokens", "9"]
+    code, out, err = run("explain", "-b", "facts", "--limit", "1", *given, "--out", tmp_path / "given", "--json", "-")
+    assert code == 0, err
+    asked = json.loads(out)
+    assert (asked["system"], asked["max_new_tokens"]) == ("Be brief.", 9)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +48,7 @@ def test_a_benchmark_is_explained_into_a_folder_and_as_json(run, tmp_path):
         (["--benchmark", "nowhere.jsonl"], "there is no file or folder nowhere.jsonl"),
         (["--benchmark", "shapes", "--json", "/nowhere/a.json"], "there is no folder /nowhere"),
         (["--benchmark", "shapes", "--memory", "much"], "much"),
+        (["--traces", "nowhere", "--html", "a.html"], "--traces and --html are mutually exclusive"),
         (["--traces", "nowhere"], "there are no responses in nowhere"),
         (["--benchmark", "shapes", "--out", "/dev/null/x"], "cannot write /dev/null/x"),
     ],

@@ -16,6 +16,7 @@ from support import families
 from vtrace.lvlm.probing.patterns import Patterns
 from vtrace.lvlm.probing.placing import Answers, Grids
 from vtrace.lvlm.probing.probe import Probe
+from vtrace.lvlm.probing.probed_family import probed
 from vtrace.report.attribution.console import show_attribution
 from vtrace.tracing.perturbation import Perturbation
 from vtrace.tracing.prompt import encode_trace
@@ -207,6 +208,29 @@ class TestRefusals:
     def test_words_that_enter_beside_the_embeddings(self, tmp_path):
         with pytest.raises(vtrace.VTraceError, match="words reach its decoder through 'per_layer_inputs'"):
             vtrace.load(families.write("gemma4", tmp_path), family="auto")
+
+    def test_a_number_that_says_something_about_the_picture(self, hidden):
+        def tell(module, args, kwargs):
+            return args, {**kwargs, "level": float(kwargs["inputs_embeds"].mean())}
+
+        hook = hidden.seam.decoder.register_forward_pre_hook(tell, with_kwargs=True)
+        try:
+            with pytest.raises(vtrace.VTraceError, match="pictures reach its decoder through 'level'"):
+                probed(hidden)
+        finally:
+            hook.remove()
+
+    def test_logits_of_fewer_tokens_than_the_head_has(self, hidden):
+        def cut(module, args, output):
+            output.logits = output.logits[..., :-1]
+            return output
+
+        hook = hidden.model.register_forward_hook(cut)
+        try:
+            with pytest.raises(vtrace.VTraceError, match="logits are not those of its output embedding"):
+                probed(hidden)
+        finally:
+            hook.remove()
 
     def test_a_prompt_without_a_template(self, tmp_path):
         with pytest.raises(vtrace.VTraceError, match="has no chat template"):

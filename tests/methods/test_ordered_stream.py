@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vtrace.errors import ModelError
 from vtrace.methods import ordered_edges
 from vtrace.methods.ordered import ordered
 from vtrace.methods.registry import keeps_layers
@@ -40,6 +41,20 @@ def test_one_pass_serves_every_target_and_the_clean_likelihood(random_lvlm, rand
     assert first.passes == second.passes == 1
     assert session.timed(session.clean).passes == 1
     torch.testing.assert_close(session.clean(), TraceSession.open(random_lvlm, random_trace).clean())
+
+
+def test_flow_that_is_not_finite_is_refused_for_every_target(random_lvlm, random_trace, monkeypatch):
+    def refuse(values, layer):
+        raise ModelError("scores are not finite")
+
+    session = TraceSession.open(random_lvlm, random_trace, keep_layers=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(ordered_edges, "check_finite", refuse)
+        for target in ("answer", "response"):
+            with pytest.raises(ModelError, match="not finite"):
+                ordered(session, find_target(random_trace, target))
+    found = ordered(session, find_target(random_trace, "answer")).scores
+    torch.testing.assert_close(found, scores(random_lvlm, random_trace, keep_layers=False))
 
 
 def test_alone_it_needs_no_kept_layers():

@@ -174,6 +174,12 @@ def test_large_grids_begin_with_squares_and_small_ones_with_patches():
     assert max(map(len, squares)) == 16
 
 
+def test_more_pictures_than_squares_are_hidden_whole():
+    patches = [Patch(k, k // 4, k % 4 // 2, k % 2, Box(0, 0, 1, 1)) for k in range(130 * 4)]
+    groups = first_groups(SimpleNamespace(patches=patches, positions=lambda kind: []))
+    assert groups == [tuple(range(4 * number, 4 * number + 4)) for number in range(130)]
+
+
 def test_squares_are_split_into_quarters_down_to_patches():
     trace = grid(8, 8)
     square = (0, 1, 8, 9)

@@ -179,6 +179,26 @@ def test_an_unfinished_explanation_has_no_experiments_and_a_running_one_can_be_c
         wait_until(lambda: client.get(f"{path}")[1][-1]["status"] in ("cancelled", "done"), f"the end of {left}")
 
 
+def test_an_explanation_that_is_deleted_while_its_experiment_loads_a_model_is_no_error(
+    pinhole, trace, tmp_path, capsys
+):
+    gate = Gate(pinhole)
+    gate.opened.set()
+    with serving(gate, tmp_path / "history.sqlite") as client:
+        client.id = client.ask(example="test-00011", question=trace.question)[2]["id"]
+        client.wait(client.id, "done")
+        gate.opened.clear()
+        client.service.models._loaded = None
+        made = submit(client, kind="hide", positions=[trace.inputs[0]])[1]["id"]
+        job = client.service.queue.find(made)
+        wait_until(lambda: job.state.status == "running", "its turn")
+        assert client.send("DELETE", f"/api/explanations/{client.id}")[0] == 204
+        gate.opened.set()
+        wait_until(lambda: job.state.status != "running", "the end")
+    assert (job.state.status, job.state.error) == ("cancelled", "the explanation was deleted")
+    assert "Traceback" not in capsys.readouterr().err
+
+
 def test_a_history_of_the_version_before_is_opened_and_extended(pinhole, tmp_path):
     place = tmp_path / "history.sqlite"
     with serving(lambda name: pinhole, place, new_tokens=8) as client:

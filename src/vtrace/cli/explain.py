@@ -24,7 +24,7 @@ from .explain_benchmark import BenchmarkRequest
 from .options import (
     AdapterOption,
     BatchOption,
-    BudgetOption,
+    BenchmarkBudgetOption,
     ChatOption,
     DataOption,
     DtypeOption,
@@ -142,7 +142,7 @@ def explain_command(
     ] = False,
     passes: PassesOption = 30,
     memory: MemoryOption = "",
-    max_new_tokens: BudgetOption = 2048,
+    max_new_tokens: BenchmarkBudgetOption = None,
     dtype: DtypeOption = "",
     device: SplitDeviceOption = "",
     benchmark: ExplainedBenchmarkOption = "",
@@ -215,13 +215,15 @@ def explain_command(
     if whole.asked:
         whole.run(options, quiet)
         return
-    source = TraceSource(
-        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter, family
-    )
     from ..attribution.findings.region_files import check_regions, read_regions
     from ..attribution.findings.regions import segment_region
     from ..methods.catalogue import check_name
+    from ..tracing.defaults import MAX_NEW_TOKENS
 
+    budget = max_new_tokens or MAX_NEW_TOKENS
+    source = TraceSource(
+        images_and_question, example, trace, chat, response, model, dtype, device, budget, adapter, family
+    )
     check_outputs(html, figure, save_trace, boxes, json_file(json))
     check_regions(region or [])
     check_name(method)

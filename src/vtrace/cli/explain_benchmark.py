@@ -39,7 +39,7 @@ class BenchmarkRequest:
     adapter: str
     dtype: str
     device: str
-    max_new_tokens: int
+    max_new_tokens: int | None
     target: str
     memory: str
     passes: int | None
@@ -65,7 +65,7 @@ class BenchmarkRequest:
         if not self.asked and (given := [name for name, value in own.items() if value not in (None, False)]):
             raise InputError(f"{given[0]} is for a whole benchmark; add --benchmark")
         if self.asked and (given := [name for name, value in of_one.items() if value]):
-            raise InputError(f"--benchmark and {given[0]} are mutually exclusive")
+            raise InputError(f"{'--benchmark' if self.benchmark else '--traces'} and {given[0]} are mutually exclusive")
         self.engine.check()
 
     def run(self, options: Options, quiet: bool) -> None:
@@ -94,7 +94,7 @@ class BenchmarkRequest:
             from ..triage.document import triage_document
             from ..triage.run import explain_on
 
-            plan = self._plan(options, frozen)
+            plan = self._plan(options, benchmark, frozen)
             items = len(chosen_items(benchmark, self.limit))
         with self._opened(name, model, benchmark, plan, place, items, events) as engine, events.progress() as report:
             page = explain_on(engine, benchmark, plan, place, limit=self.limit, traces=self.traces, progress=report)
@@ -109,15 +109,14 @@ class BenchmarkRequest:
         print_written([page])
         print(text if self.json == STDOUT else page)
 
-    def _plan(self, options: Options, frozen: Mapping[str, Any] | None) -> ExplanationPlan:
+    def _plan(self, options: Options, benchmark: Benchmark, frozen: Mapping[str, Any] | None) -> ExplanationPlan:
         from ..faithfulness.plan import ResponsePlan
-        from ..tracing.defaults import SYSTEM_PROMPT
         from ..triage.plan import ExplanationPlan
 
         system = self.system
         if system is None:
-            system = frozen["system"] if frozen else SYSTEM_PROMPT
-        tokens = frozen["max_new_tokens"] if frozen else self.max_new_tokens
+            system = frozen["system"] if frozen else benchmark.system
+        tokens = frozen["max_new_tokens"] if frozen else self.max_new_tokens or benchmark.max_new_tokens
         responses = ResponsePlan(tokens, system, self.batch)
         return ExplanationPlan(self.target, options, self.passes, self.memory or None, responses)
 

@@ -102,7 +102,7 @@ BenchmarkBudgetOption = Annotated[
         "--max-new-tokens",
         metavar="N",
         min=1,
-        help="Maximum length of a response, in tokens. Default: the benchmark's (2048; 16 for facts).",
+        help="Maximum length of a response, in tokens. Default: 2048, or the benchmark's (16 for facts).",
     ),
 ]
 MemoryOption = Annotated[
@@ -172,7 +172,10 @@ ShardOption = Annotated[
 SystemOption = Annotated[
     str | None,
     typer.Option(
-        "--system", metavar="TEXT", help="System prompt; '' for none. Default: the paper's.", show_default=False
+        "--system",
+        metavar="TEXT",
+        help="System prompt; '' for none. Default: the paper's, or the benchmark's own.",
+        show_default=False,
     ),
 ]
 BatchOption = Annotated[

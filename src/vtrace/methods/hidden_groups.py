@@ -25,7 +25,9 @@ class HiddenGroup:
 
 
 def first_groups(trace: Trace, most: int = LARGE_GRID) -> list[Positions]:
-    """Every question token, and every patch; of more than `most` patches, squares that are large enough for as few."""
+    """Every question token, and every patch; of more than `most` patches, squares that are large enough for as few.
+    A square lies on one picture, so there are at least as many as there are pictures."""
+    most = max(most, len({patch.panel for patch in trace.patches}))
     side = 1
     while len(squares := _squares(trace, side)) > most:
         side *= 2

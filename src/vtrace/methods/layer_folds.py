@@ -47,7 +47,11 @@ class LayerFolds:
 
     def fold(self, key: Hashable, begin: Callable[[], _Fold]) -> _Fold:
         """What `begin` starts, after it was given all layers."""
-        return self._clock.share(INSTRUMENTED, ("fold", key), lambda: self._folded(key, begin))
+        return self._clock.share(INSTRUMENTED, _key(key), lambda: self._folded(key, begin))
+
+    def release(self, key: Hashable) -> None:
+        """Free a fold that is no longer needed."""
+        self._clock.release(_key(key))
 
     def along(self, key: Hashable, begin: Callable[[], LayerFold]) -> None:
         """Let the next pass do this fold too."""
@@ -57,12 +61,12 @@ class LayerFolds:
         """log p of every response token, from the last pass; None if there was none."""
         if self._last is None:
             return None
-        self._charge(self._last.key)
+        self._clock.charge(_key(self._last.key))
         return self._last.clean
 
     def _folded(self, key: Hashable, begin: Callable[[], _Fold]) -> _Fold:
         if companion := self._companions.pop(key, None):
-            self._charge(companion.leader)
+            self._clock.charge(_key(companion.leader))
             return companion.result
         own = begin()
         others = {other: start() for other, start in self._waiting.items() if other != key}
@@ -78,10 +82,7 @@ class LayerFolds:
         self._companions |= {other: _Companion(key, result) for other, result in others.items()}
         return own
 
-    def _charge(self, key: Hashable) -> None:
-        """Count a pass that has run among the costs of whoever asks."""
 
-        def never() -> None:
-            raise AssertionError("this fold has been done")
-
-        self._clock.share(INSTRUMENTED, ("fold", key), never)
+def _key(fold: Hashable) -> Hashable:
+    """The key of a fold among all that the clock keeps."""
+    return "fold", fold

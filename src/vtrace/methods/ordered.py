@@ -115,8 +115,11 @@ def edges_key(centring: bool = True, relative: bool = True) -> Hashable:
 def _streamed_flows(session: TraceSession, centring: bool, relative: bool) -> Tensor:
     """The same flows from one instrumented pass of a session that keeps no layers."""
     start, length = session.trace.prompt_length, len(session.trace)
-    edges = session.folds.fold(edges_key(centring, relative), lambda: ordered_edges(session, centring, relative))
-    return wide(passed_down(edges.from_the_top(), _predictors(start, length), length, session.device))
+    key = edges_key(centring, relative)
+    edges = session.folds.fold(key, lambda: ordered_edges(session, centring, relative))
+    flows = wide(passed_down(edges.from_the_top(), _predictors(start, length), length, session.device))
+    session.folds.release(key)
+    return flows
 
 
 def _groups(session: TraceSession, centring: bool) -> list[Tensor]:

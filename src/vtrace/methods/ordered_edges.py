@@ -18,7 +18,7 @@ from ..lvlm.layer import Layer
 from .outcome import check_finite
 
 EXACT_BYTES = 32 << 20  # of all edges as float32; more are kept as float16, each receiver's scaled to its largest
-_TOP = 32768.0  # what the largest edge of a receiver is scaled to: edges 10⁹ times smaller still have all their bits
+_TOP = 32768.0  # what the largest edge of a receiver is scaled to: edges 5·10⁸ times smaller still have all their bits
 
 
 class ShareBlock(NamedTuple):
@@ -96,10 +96,8 @@ class OrderedEdges:
         return ShareBlock(block.receivers, (block.edges * (_TOP / largest)).half(), largest / _TOP)
 
     def from_the_top(self) -> Iterator[LayerShares]:
-        """The layers from the top down. Each is freed as the next is asked for."""
-        while self._layers:
-            blocks = self._layers.pop()
-            yield LayerShares(len(self._layers), blocks)
+        """The layers from the top down."""
+        return (LayerShares(k, self._layers[k]) for k in reversed(range(len(self._layers))))
 
 
 def passed_down(

@@ -56,10 +56,6 @@ class StageClock:
         self._spent = _Reading(0.0, 0)  # in shared stages, so far
         self._touched: set[Hashable] = set()  # keys that the running method has used
 
-    def has(self, key: Hashable) -> bool:
-        """Whether this value is in memory."""
-        return key in self._values
-
     def release(self, key: Hashable) -> None:
         """Free a large value. What it cost is still known; it is computed again if it is requested again."""
         self._values.pop(key, None)
@@ -72,8 +68,12 @@ class StageClock:
             self._costs[key] = _Cost(stage, own.seconds, own.passes, frozenset(self._touched))
             self._spent = _Reading(self._spent.seconds + own.seconds, self._spent.passes + own.passes)
             self._touched = outer
-        self._touched |= self._costs[key].needs
+        self.charge(key)
         return self._values[key]
+
+    def charge(self, key: Hashable) -> None:
+        """Count a value that has been computed, and may have been released, among the costs of whoever asks."""
+        self._touched |= self._costs[key].needs
 
     def measure(self, run: Callable[[], _Result]) -> Timed[_Result]:
         """Run a method, and measure its own time separately from that of shared stages."""

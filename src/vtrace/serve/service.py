@@ -30,6 +30,7 @@ from .uploads import thumbnail
 from .worker import explain_job
 
 MOST_EXPERIMENTS = 200  # on one explanation
+DELETED = "the explanation was deleted"
 SWEEP = 0.5  # seconds between checks for abandoned jobs
 
 
@@ -137,7 +138,7 @@ class ExplanationService:
             raise NotPossibleNow("this explanation is still running; cancel it first")
         for job in self.queue.jobs():
             if isinstance(job, ExperimentJob) and job.explanation == id:
-                self._cancel(job, "the explanation was deleted")
+                self._cancel(job, DELETED)
         self.history.delete(id)
 
     def picture(self, id: str) -> bytes:
@@ -239,6 +240,8 @@ class ExplanationService:
         except JobCancelled as stopped:
             status: EndedStatus = "interrupted" if self._stopping.is_set() else "cancelled"
             self._end(job, status, str(stopped), time.monotonic() - began)
+        except NoSuchExplanation:  # an experiment whose explanation was deleted while its model was loaded
+            self._end(job, "cancelled", DELETED, time.monotonic() - began)
         except VTraceError as error:
             self._end(job, "failed", str(error), time.monotonic() - began)
         except Exception as error:
@@ -257,7 +260,6 @@ class ExplanationService:
     def _try_out(self, job: ExperimentJob, began: float) -> None:
         self.history.experiments.begin(job.id)
         job.update(status="running", stage="loading the model")
-        job.check()  # the explanation may have been deleted
         lvlm = self.models.get(self.find(job.explanation).model)
         result = run_experiment(lvlm, self._results(job.explanation), job)
         self.history.experiments.finish(job.id, result, job.state.text, time.monotonic() - began)

@@ -195,10 +195,13 @@ class _Check:
     @torch.no_grad()
     def _logits(self) -> Any:
         """What the model does to the logits of its head: nothing, a factor, or a soft cap."""
+        refusal = self._refuse("its logits are not those of its output embedding")
         own = self.lvlm.model(**self.inputs, use_cache=False).logits[0].float()
         text = self.lvlm.model.config.get_text_config()
         hidden = self.lvlm.seam.decoder(**self.arguments).last_hidden_state[0]
         ours = self.lvlm.model.get_output_embeddings()(hidden).float()
+        if own.shape != ours.shape:
+            raise refusal
         factor = float((own * ours).sum() / (ours * ours).sum().clamp_min(1e-30))
         if _close(ours, own):
             return lambda text, logits: logits
@@ -206,7 +209,7 @@ class _Check:
             return soft_capped
         if _close(ours * factor, own):
             return lambda text, logits: logits * factor
-        raise self._refuse("its logits are not those of its output embedding")
+        raise refusal
 
     @torch.no_grad()
     def _response_ones(self) -> tuple[str, ...]:
@@ -232,24 +235,26 @@ def _marks(family: Family, inputs: ProcessorOutput) -> Iterator[tuple[str, ...]]
 
 def _changed(one: Arguments, other: Arguments, known: set[str]) -> str:
     """The first argument that differs, apart from known ones; empty if there is none."""
-    for name, value in one.items():
-        if name not in known and not _equal(value, other.get(name)):
-            return name
-    return ""
+    names = (name for name in one | other if name not in known)
+    return next((name for name in names if not _equal(one.get(name), other.get(name))), "")
 
 
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.shape == other.shape and bool(torch.equal(one, other))
     if isinstance(one, dict) and isinstance(other, dict):
-        return all(_equal(value, other.get(key)) for key, value in one.items())
+        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
-    return type(one) is type(other)
+    if isinstance(one, bool | int | float | str):
+        return one == other
+    return type(one) is type(other)  # such as caches, which are empty here
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
     """Equal up to rounding, which is coarser in half precision."""
+    if one.shape != other.shape:
+        return False
     limit = _CLOSE if one.dtype == torch.float32 else 20 * _CLOSE
     gap, size = (one.float() - other.float()).norm(), other.float().norm()
-    return one.shape == other.shape and float(gap) <= limit * float(size) + 1e-6
+    return float(gap) <= limit * float(size) + 1e-6

@@ -44,7 +44,7 @@ def experiment_events(
     service: Service, id: ExplanationId, experiment: ExperimentId, last_event_id: LastEvent = ""
 ) -> AsyncIterator[ServerSentEvent]:
     """Looked up before the response begins, so that an unknown id is a 404."""
-    found = service.find_experiment(id, experiment)
+    service.find_experiment(id, experiment)
     if job := service.queue.find(experiment):
         return follow_job(job, characters_sent(last_event_id))
     found = service.find_experiment(id, experiment)  # it may have ended meanwhile
