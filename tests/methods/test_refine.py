@@ -17,7 +17,7 @@ from vtrace.errors import InputError, ModelError
 from vtrace.methods import refine as refine_module
 from vtrace.methods.catalogue import refine_all
 from vtrace.methods.comparison import compare
-from vtrace.methods.hidden_groups import drops_of_inputs, first_groups, hide_strongest, quarters
+from vtrace.methods.measured_groups import first_groups, measure_strongest, quarters, worth_of_inputs
 from vtrace.methods.refine import above_others
 from vtrace.methods.registry import METHODS, find_method, run_method
 from vtrace.methods.session import TraceSession
@@ -35,22 +35,25 @@ def order_of(found) -> list[int]:
     return [inputs[k] for k in np.argsort(-found.scores[inputs], kind="stable")]
 
 
-@pytest.mark.parametrize(("measured_on", "base"), [("response", "vtrace"), ("target", "vtrace-ordered")])
-def test_a_refined_ranking_is_a_loop_over_plain_passes(pinhole_session, passes, measured_on, base):
+@pytest.mark.parametrize(
+    ("measured_on", "base", "sides"),
+    [("response", "vtrace", "both"), ("target", "vtrace-ordered", "both"), ("response", "vtrace-ordered", "hidden")],
+)
+def test_a_refined_ranking_is_a_loop_over_plain_passes(pinhole_session, passes, measured_on, base, sides):
     session, trace = pinhole_session, pinhole_session.trace
     target = find_target(trace, "answer")
     plain = run_method(base, session, target)
-    found = run_method(f"{base}-refined", session, target, budget=5, measured_on=measured_on)
+    found = run_method(f"{base}-refined", session, target, budget=5, measured_on=measured_on, sides=sides)
     said = target.positions if measured_on == "target" else range(trace.prompt_length, len(trace))
-    order, drops = refined(passes, plain.scores, 5, [p - trace.prompt_length for p in said])
+    order, worth = refined(passes, plain.scores, 5, [p - trace.prompt_length for p in said], sides)
     assert order_of(found)[5:] == order[5:]
-    measured = {int(p): drop for p, drop in found.details["refinement"]["drops"].items()}
-    assert measured == pytest.approx(drops, rel=1e-3, abs=1e-4)
+    measured = {int(p): value for p, value in found.details["refinement"]["worth"].items()}
+    assert measured == pytest.approx(worth, rel=1e-3, abs=1e-4)
     assert order_of(found)[:5] == sorted(measured, key=lambda p: -measured[p])
-    positive = {p: max(0.0, drop) for p, drop in drops.items()}
+    positive = {p: max(0.0, value) for p, value in worth.items()}
     if total := sum(positive.values()):
-        shares = {p: found.scores[p] for p in drops}
-        assert shares == pytest.approx({p: drop / total for p, drop in positive.items()}, rel=1e-2, abs=1e-4)
+        shares = {p: found.scores[p] for p in worth}
+        assert shares == pytest.approx({p: value / total for p, value in positive.items()}, rel=1e-2, abs=1e-4)
 
 
 def test_what_refining_costs_stands_beside_the_result(pinhole, trace):
@@ -58,9 +61,9 @@ def test_what_refining_costs_stands_beside_the_result(pinhole, trace):
         pinhole, trace, ["vtrace", "vtrace-refined", "random-refined"], options={"vtrace-refined": {"budget": 3}}
     )
     assert {name: cost.passes for name, cost in found.costs.items()} == {
-        "vtrace": 4, "vtrace-refined": 4 + 1 + 3, "random-refined": 1 + 16,
+        "vtrace": 4, "vtrace-refined": 4 + 2 * (1 + 3), "random-refined": 2 * (1 + 32),
     }  # fmt: skip
-    assert found["vtrace-refined"].details["refinement"]["passes"] == 1 + 3
+    assert found["vtrace-refined"].details["refinement"]["passes"] == 2 * (1 + 3)
 
 
 def test_a_refined_attribution_is_complete(pinhole_session):
@@ -77,11 +80,11 @@ def test_a_refined_attribution_is_complete(pinhole_session):
 
 def test_every_input_hidden_is_leave_one_out(random_lvlm, random_trace):
     session, target = TraceSession.open(random_lvlm, random_trace), find_target(random_trace, "response")
-    found = run_method("random-refined", session, target, share=1.0)
+    found = run_method("random-refined", session, target, share=1.0, sides="hidden")
     signed = np.array(run_method("loo", session, target).details["signed"])
-    assert len(found.details["refinement"]["drops"]) == len(session.inputs)
-    for position, drop in found.details["refinement"]["drops"].items():
-        assert drop == pytest.approx(signed[int(position)], abs=1e-4)
+    assert len(found.details["refinement"]["worth"]) == len(session.inputs)
+    for position, worth in found.details["refinement"]["worth"].items():
+        assert worth == pytest.approx(signed[int(position)], abs=1e-4)
 
 
 # Bad input
@@ -96,8 +99,8 @@ def test_a_budget_beyond_all_inputs_hides_all_and_says_so(random_lvlm):
     assert len(session.trace.patches) == 1, "a picture of one patch"
     found = run_method("vtrace-refined", session, find_target(session.trace, "response"))
     count = len(session.inputs)
-    assert found.details["refinement"]["passes"] == 1 + count
-    assert found.warnings[-1] == f"budget 16 is more than there are inputs: all {count} of them were hidden"
+    assert found.details["refinement"]["passes"] == 2 * (1 + count)
+    assert found.warnings[-1] == f"budget 32 is more than there are inputs: all {count} of them were measured"
     assert found.scores[session.inputs].sum() == pytest.approx(1)
 
 
@@ -197,10 +200,10 @@ def test_the_patch_that_matters_is_found_by_splitting():
 
     weights = np.ones(1027)
     weights[[p.position for p in trace.patches if p.row // 4 == 517 // 32 // 4]] = 2  # the band that it is in
-    hidden = hide_strongest(first_groups(trace), weights, 24, lambda group: quarters(trace, group), measure)
-    drops = drops_of_inputs(hidden, weights)
-    assert max(drops, key=drops.get) == needle
-    assert drops[needle] == pytest.approx(3.0)
+    hidden = measure_strongest(first_groups(trace), weights, 24, lambda group: quarters(trace, group), measure)
+    worth = worth_of_inputs(hidden, weights)
+    assert max(worth, key=worth.get) == needle
+    assert worth[needle] == pytest.approx(3.0)
     assert len(asked) == 24
 
 
@@ -213,24 +216,24 @@ def test_passes_are_never_more_than_the_budget(budget):
         return random.normal(size=len(groups)).tolist()
 
     weights = random.random(403)
-    hidden = hide_strongest(first_groups(trace), weights, budget, lambda group: quarters(trace, group), measure)
+    hidden = measure_strongest(first_groups(trace), weights, budget, lambda group: quarters(trace, group), measure)
     assert len(asked) == len(set(asked)) <= budget
-    assert len(asked) == budget or not any(len(group.positions) > 1 and group.drop > 0 for group in hidden)
+    assert len(asked) == budget or not any(len(group.positions) > 1 and group.worth > 0 for group in hidden)
 
 
 def test_what_a_square_costs_beyond_its_parts_is_not_lost():
     """Two patches show the same thing: hidden singly, neither is missed."""
-    group = SimpleNamespace(positions=(0, 1), drop=2.0, parts=[])
-    group.parts = [SimpleNamespace(positions=(k,), drop=drop, parts=[]) for k, drop in ((0, 0.5), (1, -0.1))]
+    group = SimpleNamespace(positions=(0, 1), worth=2.0, parts=[])
+    group.parts = [SimpleNamespace(positions=(k,), worth=worth, parts=[]) for k, worth in ((0, 0.5), (1, -0.1))]
     weights = np.array([1.0, 2.0])
-    assert drops_of_inputs([group], weights) == pytest.approx({0: 0.5 + 0.5, 1: -0.1 + 1.0})
+    assert worth_of_inputs([group], weights) == pytest.approx({0: 0.5 + 0.5, 1: -0.1 + 1.0})
 
 
 def test_squares_of_a_real_picture_are_refined(pinhole_session, monkeypatch):
     monkeypatch.setattr(refine_module, "LARGE_GRID", 16)
     found = run_method("vtrace-refined", pinhole_session, find_target(pinhole_session.trace, "answer"), budget=12)
-    assert found.details["refinement"]["passes"] == 1 + 12
-    assert len(found.details["refinement"]["drops"]) > 12, "squares have several patches"
+    assert found.details["refinement"]["passes"] == 2 * (1 + 12)
+    assert len(found.details["refinement"]["worth"]) > 12, "squares have several patches"
     assert found.scores[pinhole_session.inputs].sum() == pytest.approx(1)
 
 

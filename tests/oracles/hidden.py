@@ -35,12 +35,16 @@ class PlainPasses:
         return logs[start - 1 : -1].gather(1, ids[start:, None])[:, 0]
 
 
-def refined(passes: PlainPasses, scores: np.ndarray, budget: int, tokens: list[int]) -> tuple[list[int], dict]:
-    """All inputs in their new order, and the drops of those that were hidden one at a time."""
+def refined(
+    passes: PlainPasses, scores: np.ndarray, budget: int, tokens: list[int], sides: str
+) -> tuple[list[int], dict[int, float]]:
+    """All inputs in their new order, and what those are worth that were measured one at a time."""
     inputs = passes.trace.positions("image", "question")
     order = sorted(inputs, key=lambda p: -abs(scores[p]))
-    clean = float(passes()[tokens].sum())
-    drops = {}
+    clean, empty = (float(passes(*hidden)[tokens].sum()) for hidden in ((), inputs))
+    worth = {}
     for position in order[:budget]:
-        drops[position] = clean - float(passes(position)[tokens].sum())
-    return sorted(drops, key=lambda p: -drops[p]) + order[budget:], drops
+        lost = clean - float(passes(position)[tokens].sum())
+        gained = float(passes(*(p for p in inputs if p != position))[tokens].sum()) - empty
+        worth[position] = lost if sides == "hidden" else (max(0, lost) + max(0, gained)) / 2
+    return sorted(worth, key=lambda p: -worth[p]) + order[budget:], worth

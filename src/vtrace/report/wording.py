@@ -72,10 +72,14 @@ def calibration_sentence(attribution: Attribution) -> str:
     c = attribution.calibration
     if refinement := attribution.details.get("refinement"):
         base, what = attribution.method.removesuffix(REFINED), attribution.options["measured_on"]
-        cost, count = passes_text(refinement["passes"]), len(refinement["drops"])
+        cost, count = passes_text(refinement["passes"]), len(refinement["worth"])
+        if attribution.options["sides"] == "hidden":
+            how, lost = "hidden", "lost"
+        else:
+            how, lost = "hidden, and shown without all others", "lost and gained"
         return (
-            f"Refined in {cost}: the {count} strongest inputs of {base} were hidden, and shares are what the "
-            f"log-likelihood of the {what} lost."
+            f"Refined in {cost}: the {count} strongest inputs of {base} were {how}, one at a time, and shares are what "
+            f"the log-likelihood of the {what} {lost}."
         )
     if not c.applied:
         return f"Calibration {c.status}."

@@ -1,4 +1,5 @@
-"""Refining by measurement: how many inputs to hide, which ranking to start from, and whose likelihood to measure.
+"""Refining by measurement: how many inputs, starting from which ranking, hidden or also shown alone, and whose
+likelihood to measure.
 
 Perturbation curves measure the likelihood of the whole response, whatever the target. A ranking that is refined on the
 response is therefore measured by what it was made with, only one input at a time instead of in growing sets.
@@ -14,17 +15,20 @@ REFINE_STUDY = VariantStudy(
     {
         "VTrace": Variant("vtrace"),
         "VTrace, 8": Variant("vtrace-refined", {"budget": 8}),
-        "VTrace, 16": Variant("vtrace-refined"),
-        "VTrace, 32": Variant("vtrace-refined", {"budget": 32}),
+        "VTrace, 16": Variant("vtrace-refined", {"budget": 16}),
+        "VTrace, 32": Variant("vtrace-refined"),
         "VTrace, 64": Variant("vtrace-refined", {"budget": 64}),
         "VTrace, 25 %": Variant("vtrace-refined", {"share": 0.25}),
-        "VTrace, 16 on the target": Variant("vtrace-refined", {"measured_on": "target"}),
+        "VTrace, 32 on the target": Variant("vtrace-refined", {"measured_on": "target"}),
+        "VTrace, 32 only hidden": Variant("vtrace-refined", {"sides": "hidden"}),
         "ordered": Variant("vtrace-ordered"),
-        "ordered, 16": Variant("vtrace-ordered-refined"),
-        "ordered, 32": Variant("vtrace-ordered-refined", {"budget": 32}),
+        "ordered, 16": Variant("vtrace-ordered-refined", {"budget": 16}),
+        "ordered, 32": Variant("vtrace-ordered-refined"),
+        "ordered, 16 only hidden": Variant("vtrace-ordered-refined", {"budget": 16, "sides": "hidden"}),
+        "ordered, 32 only hidden": Variant("vtrace-ordered-refined", {"sides": "hidden"}),
         "AttnLRP": Variant("attnlrp"),
-        "AttnLRP, 16": Variant("attnlrp-refined"),
-        "random, 16": Variant("random-refined"),
+        "AttnLRP, 32": Variant("attnlrp-refined"),
+        "random, 32": Variant("random-refined"),
         "leave-one-out": Variant("loo"),
     },
     limit=24,

@@ -1,5 +1,5 @@
-"""Which inputs are hidden together while a ranking is refined: single ones, or squares of patches that are split where
-they matter. Pure functions."""
+"""Which inputs are measured together while a ranking is refined: single ones, or squares of patches that are split
+where they matter. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from ..types import Trace
 
-LARGE_GRID = 128  # patches; of more, squares are hidden before single ones
+LARGE_GRID = 128  # patches; of more, squares are measured before single ones
 
 Positions = tuple[int, ...]
 
 
 @dataclass
-class HiddenGroup:
-    """Inputs that were hidden together, what that cost, and the groups that they were split into afterwards."""
+class MeasuredGroup:
+    """Inputs that were measured together, their worth, and the groups that they were split into afterwards."""
 
     positions: Positions
-    drop: float  # nats
-    parts: list[HiddenGroup] = field(default_factory=list)
+    worth: float  # nats
+    parts: list[MeasuredGroup] = field(default_factory=list)
 
 
 def first_groups(trace: Trace, most: int = LARGE_GRID) -> list[Positions]:
@@ -53,53 +53,53 @@ def quarters(trace: Trace, positions: Positions) -> list[Positions]:
     return [tuple(part) for part in parts.values()]
 
 
-def hide_strongest(
+def measure_strongest(
     groups: Sequence[Positions],
     weights: np.ndarray,
-    passes: int,
+    budget: int,
     split: Callable[[Positions], list[Positions]],
     measure: Callable[[list[Positions]], list[float]],
-) -> list[HiddenGroup]:
-    """Hide the groups with the largest weights (T), one in each pass.
+) -> list[MeasuredGroup]:
+    """Measure the groups with the largest weights (T), as many as the budget allows.
 
-    If groups have several inputs, half of the passes are kept for splitting those that cost most. Passes that no
-    split can use go to the next groups.
+    If groups have several inputs, half of the budget is kept for splitting those that are worth most. What no split can
+    use goes to the next groups.
     """
     waiting = sorted(groups, key=lambda group: -float(weights[list(group)].sum()))
-    every: list[HiddenGroup] = []  # also parts
-    left = passes
+    every: list[MeasuredGroup] = []  # also parts
+    left = budget
 
-    def hide(chosen: list[Positions]) -> list[HiddenGroup]:
+    def take(chosen: list[Positions]) -> list[MeasuredGroup]:
         nonlocal left
         left -= len(chosen)
-        found = [HiddenGroup(*pair) for pair in zip(chosen, measure(chosen), strict=True)]
+        found = [MeasuredGroup(*pair) for pair in zip(chosen, measure(chosen), strict=True)]
         every.extend(found)
         return found
 
-    def hide_next(count: int) -> list[HiddenGroup]:
+    def take_next(count: int) -> list[MeasuredGroup]:
         chosen = waiting[:count]
         del waiting[:count]
-        return hide(chosen)
+        return take(chosen)
 
-    whole = hide_next(passes if all(len(group) == 1 for group in groups) else max(1, passes // 2))
+    whole = take_next(budget if all(len(group) == 1 for group in groups) else max(1, budget // 2))
     while left:
-        candidates = [group for group in every if len(group.positions) > 1 and not group.parts and group.drop > 0]
-        if chosen := _affordable(sorted(candidates, key=lambda group: -group.drop), split, left):
-            parts = iter(hide([part for _, these in chosen for part in these]))
+        candidates = [group for group in every if len(group.positions) > 1 and not group.parts and group.worth > 0]
+        if chosen := _affordable(sorted(candidates, key=lambda group: -group.worth), split, left):
+            parts = iter(take([part for _, these in chosen for part in these]))
             for group, these in chosen:
                 group.parts = [next(parts) for _ in these]
         elif waiting:
-            whole += hide_next(left)
+            whole += take_next(left)
         else:
             break
     return whole
 
 
 def _affordable(
-    candidates: Sequence[HiddenGroup], split: Callable[[Positions], list[Positions]], left: int
-) -> list[tuple[HiddenGroup, list[Positions]]]:
-    """The first candidates whose parts need half of the remaining passes, or at least one candidate if it fits."""
-    chosen: list[tuple[HiddenGroup, list[Positions]]] = []
+    candidates: Sequence[MeasuredGroup], split: Callable[[Positions], list[Positions]], left: int
+) -> list[tuple[MeasuredGroup, list[Positions]]]:
+    """The first candidates whose parts need half of the remaining budget, or at least one candidate if it fits."""
+    chosen: list[tuple[MeasuredGroup, list[Positions]]] = []
     spent = 0
     for group in candidates:
         parts = split(group.positions)
@@ -109,13 +109,15 @@ def _affordable(
     return chosen
 
 
-def drops_of_inputs(groups: Sequence[HiddenGroup], weights: np.ndarray) -> dict[int, float]:
-    """What each hidden input cost. A group's cost is divided by weight; so is what a group cost beyond its parts, which
-    stand in for each other while they are hidden singly."""
+def worth_of_inputs(groups: Sequence[MeasuredGroup], weights: np.ndarray) -> dict[int, float]:
+    """What each measured input is worth. A group's worth is divided by weight; so is what it is worth beyond its parts,
+    which stand in for each other while they are hidden singly."""
     found: dict[int, float] = {}
     for group in groups:
-        shared = max(0.0, group.drop - sum(max(0.0, part.drop) for part in group.parts)) if group.parts else group.drop
-        found |= drops_of_inputs(group.parts, weights)
+        shared = group.worth
+        if group.parts:
+            shared = max(0.0, group.worth - sum(max(0.0, part.worth) for part in group.parts))
+        found |= worth_of_inputs(group.parts, weights)
         for position, share in zip(group.positions, _shares(weights[list(group.positions)]), strict=True):
             found[position] = found.get(position, 0.0) + shared * share
     return found
