@@ -23,6 +23,8 @@ NEEDED = (  # in the wheel: what is read at run time, and no module imports
     "vtrace/viewer/source/page.html",
     "vtrace/viewer/source/main.js",
     "vtrace/serve/static/index.html",
+    "vtrace/triage/source/page.html",
+    "vtrace/triage/source/triage.js",
     *(
         f"vtrace/pinhole/{folder}/{file}"
         for folder in ("checkpoint", "checkpoint_half", "checkpoint_internvl")

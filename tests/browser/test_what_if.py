@@ -191,6 +191,15 @@ def test_a_running_experiment_streams_and_can_be_cancelled(browser, pinhole, tra
             gate.opened.set()
             page.wait_for_selector("#what-if .note:has-text('Cancelled.')")
             assert page.inner_text(".count") == "1 patch selected"
+            gate.opened.clear()
+            client.service.models._loaded = None
+            page.get_by_role("button", name="Hide and ask again").click()
+            page.wait_for_selector("text=Loading the model")
+            page.get_by_role("button", name="Cancel").click()
+            page.get_by_role("button", name="Select the 3 strongest inputs").click()
+            gate.opened.set()
+            page.wait_for_selector("#what-if .note:has-text('Cancelled.')")
+            assert sum(map(int, re.findall(r"\d+", page.inner_text(".count")))) == 3, "a newer selection stays"
 
 
 def test_another_answer_is_contrasted_and_an_explanation_verified(browser, client, trace):

@@ -15,7 +15,7 @@ import vtrace
 from oracles.hidden import PlainPasses, refined
 from vtrace.errors import InputError, ModelError
 from vtrace.methods import refine as refine_module
-from vtrace.methods.catalogue import refine_all
+from vtrace.methods.catalogue import parse_names, refine_all
 from vtrace.methods.comparison import compare
 from vtrace.methods.measured_groups import first_groups, measure_strongest, quarters, worth_of_inputs
 from vtrace.methods.refine import above_others
@@ -158,6 +158,10 @@ def test_every_method_can_be_refined():
     for name in METHODS:
         if not METHODS[name].after:
             assert {"budget", "measured_on", *METHODS[name].options} <= set(find_method(f"{name}-refined").options)
+
+
+def test_a_method_that_is_named_twice_runs_once():
+    assert parse_names("vtrace, ifr,vtrace ") == ["vtrace", "ifr"]
 
 
 # Large grids

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from ..errors import InputError
-
-_EMBEDDED = ("", "pinhole", "pinhole-internvl", "pinhole-half")
+from ..lvlm.checkpoint_source import EMBEDDED, UNFINISHED
 
 
 def check_arguments(given: Sequence[str], model: str) -> None:
@@ -32,5 +31,5 @@ def _check_single(given: str, model: str) -> None:
     """One argument is a question to a text-only model; with a picture, the question is missing."""
     if os.path.isfile(given):
         raise InputError(f'ask something about {given}: vtrace explain {shlex.quote(given)} "What is this?"')
-    if model in _EMBEDDED:
+    if model in ("", *EMBEDDED, *UNFINISHED):
         raise InputError("give at least one picture and a question: IMAGE… QUESTION")

@@ -181,6 +181,7 @@ def explain_command(
     whole.check(
         {
             "IMAGE… QUESTION": images_and_question,
+            "--family": family,
             "--example": example,
             "--trace": trace,
             "--chat": chat,

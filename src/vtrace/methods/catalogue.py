@@ -135,7 +135,7 @@ def names_of(*speeds: Speed) -> list[str]:
 def parse_names(text: str) -> list[str]:
     """Methods from "vtrace,ifr", or from a group: "instant", "quick" (with the instant ones) or "all"."""
     groups = {"instant": names_of("instant"), "quick": names_of("instant", "quick"), "all": list(CATALOGUE)}
-    return groups.get(text) or [check_name(name.strip()) for name in dict.fromkeys(text.split(","))]
+    return groups.get(text) or [check_name(name) for name in dict.fromkeys(map(str.strip, text.split(",")))]
 
 
 def check_name(name: str) -> str:

@@ -78,7 +78,8 @@ def explain(
     session = TraceSession.open(lvlm, trace, keep_layers=needs_layers([chosen.name]), memory=memory)
     session.progress = progress
     if ORDERED in on_page:  # whichever comes first, its pass serves both
-        session.folds.along(edges_key(), lambda: ordered_edges(session))
+        if chosen.name != ORDERED:  # else the edges that are wanted are those of its own options
+            session.folds.along(edges_key(), lambda: ordered_edges(session))
         session.pairwise_along(chosen.of_paper["centring"])
     timed = session.timed(lambda: run_method(chosen.name, session, found, **chosen.options))
     explanation = MethodsOfPage(timed.result, [], {chosen.name: timed.passes}, missing)

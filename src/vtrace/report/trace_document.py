@@ -50,7 +50,7 @@ def readable_document(document: Any, name: str) -> Iterator[str]:
 
 
 def _unreadable(schema: str, name: str) -> InputError:
-    """Raise an error for another version of a known format, or for an unknown one."""
+    """The error for another version of a known format, or for an unknown one."""
     kind, _, version = schema.partition("/")
     for known, again in AGAIN.items():
         known_kind, _, known_version = known.partition("/")

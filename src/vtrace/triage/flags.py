@@ -26,7 +26,7 @@ FLAGS = {
     NO_CHANGE: "verify: no part of the ranking changes the answer, not even all inputs.",
     UNSPECIFIC: "verify: hiding as many random inputs changes the answer in more than a quarter of the draws.",
     CUT_OFF: "The response reached the token budget before it ended.",
-    NO_ANSWER: 'The response has no line "Final answer:", so it was explained as a whole.',
+    NO_ANSWER: 'The response has no line "Final answer:". With --target answer, the whole response was explained.',
     NOT_CALIBRATED: "Image and question could not be put on one scale, so the image share is not comparable.",
 }
 

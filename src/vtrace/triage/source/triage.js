@@ -96,7 +96,7 @@ function describe(data, rows) {
   const target = { response: "whole responses", answer: "final answers" }[data.target] ?? data.target;
   element("about").textContent = [data.benchmark, data.model, target].join(" · ");
   const unfinished = data.wanted - rows.length - data.left_out.length;
-  const notes = unfinished > 0 ? [`${unfinished} questions are not explained yet: run the same command again to go on.`] : [];
+  const notes = unfinished > 0 ? [`${unfinished} questions are not explained yet: run the same command again to continue.`] : [];
   notes.push(...data.lost.map(({ file, reason }) => `Skipped ${file}: ${reason}`));
   element("notes").append(...notes.map((note) => make("p", { className: "note" }, note)));
   const classes = CLASSES.filter((name) => rows.some((row) => classOf(row) === name));

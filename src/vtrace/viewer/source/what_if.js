@@ -109,8 +109,7 @@ export function showWhatIf(trace, show) {
       tried.push(found);
       if (shown === running) shown = found;
     } catch (error) {
-      selected = running.selected; // nothing is lost: it can be asked again
-      if (shown === running) shown = null;
+      if (shown === running) [selected, shown] = [running.selected, null]; // nothing is lost: it can be asked again
       complain(error.message);
     }
     paint();
