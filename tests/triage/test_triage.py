@@ -11,9 +11,11 @@ import vtrace
 from support.evaluation_workers import lives
 from support.own_questions import BAD, GOOD
 from vtrace.benchmarks.registry import find_benchmark
+from vtrace.cli.explain_benchmark import describe
 from vtrace.errors import InputError
 from vtrace.faithfulness.measurement import AnsweredItem
 from vtrace.faithfulness.plan import ResponsePlan
+from vtrace.faithfulness.rows import LeftOutRow
 from vtrace.faithfulness.traces import read_traces
 from vtrace.faithfulness.worker import worker_recipe
 from vtrace.faithfulness.workers import Workers
@@ -26,7 +28,7 @@ from vtrace.triage.page import TRIAGE_PAGE
 from vtrace.triage.plan import ExplanationPlan
 from vtrace.triage.rows import ExplainedItem
 from vtrace.triage.run import explain_benchmark, explain_on
-from vtrace.triage.store import read_explanations
+from vtrace.triage.store import ExplanationStore, read_explanations
 
 
 class Watched(ExplainHere):
@@ -75,6 +77,16 @@ def test_rows_that_cannot_be_used_are_left_out_with_their_reason(explained, docu
     assert all(re.search(wanted, reasons[key]) for key, wanted in BAD.items())
     shown = (explained / TRIAGE_PAGE).read_text("utf-8")
     assert all(reason.split("/")[0] in shown for reason in reasons.values())
+
+
+def test_an_item_that_cannot_be_verified_later_stays_explained_and_says_why(pinhole, tmp_path):
+    shapes = find_benchmark("shapes-dev")
+    explain_benchmark(pinhole, shapes, ExplanationPlan(), tmp_path, limit=1)
+    with ExplanationStore(tmp_path, ExplanationPlan().settings(pinhole, shapes)) as store:
+        store.save(LeftOutRow(item="dev-00000", reason="out of memory"))
+    found = triage_document(tmp_path)
+    assert ([item["key"] for item in found["items"]], found["left_out"]) == (["dev-00000"], [])
+    assert "not verified dev-00000: out of memory" in list(describe(found))
 
 
 def test_flags_say_what_to_look_at(document):

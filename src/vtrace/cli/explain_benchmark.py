@@ -153,6 +153,8 @@ def describe(document: Mapping[str, Any]) -> Iterator[str]:
     """What a user should know, in lines: what is missing, and how many questions each flag marks."""
     for row in document["left_out"]:
         yield f"left out {row['item']}: {row['reason']}"
+    for row in document["unverified"]:
+        yield f"not verified {row['item']}: {row['reason']}"
     counts = {name: sum(name in row["flags"] for row in document["items"]) for name in document["flags"]}
     for name, count in counts.items():
         if count:

@@ -31,5 +31,6 @@ def rest_of(found: Explanations) -> dict[str, Any]:
     return {
         "flags": FLAGS,
         "left_out": found.left_out,
+        "unverified": found.unverified,
         "lost": [{"file": name, "reason": reason} for name, reason in found.lost],
     }

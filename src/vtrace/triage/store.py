@@ -35,6 +35,7 @@ class Explanations:
     settings: ExplanationSettings
     rows: list[ExplanationRow]
     left_out: list[LeftOutRow]
+    unverified: list[LeftOutRow]  # explained, but could not be verified later
     lost: list[LostFile]
 
 
@@ -92,14 +93,14 @@ def read_explanations(folder: Path) -> Explanations:
         connection.execute("BEGIN")  # one snapshot: a run may still be in progress
         settings = cast(ExplanationSettings, read_settings(connection, path, EXPLANATIONS_VERSION))
         facts = connection.execute("SELECT facts FROM explanation ORDER BY number").fetchall()
-        # an item that could not be verified later is still explained
-        left = connection.execute(
-            "SELECT item, reason FROM left_out WHERE item NOT IN (SELECT key FROM explanation) ORDER BY rowid"
+        failed = connection.execute(
+            "SELECT item, reason, item IN (SELECT key FROM explanation) FROM left_out ORDER BY rowid"
         ).fetchall()
         lost = connection.execute("SELECT file, reason FROM lost").fetchall()
     return Explanations(
         settings,
         [json.loads(text) for (text,) in facts],
-        [LeftOutRow(item=item, reason=reason) for item, reason in left],
+        [LeftOutRow(item=item, reason=reason) for item, reason, explained in failed if not explained],
+        [LeftOutRow(item=item, reason=reason) for item, reason, explained in failed if explained],
         [LostFile(*row) for row in lost],
     )

@@ -109,8 +109,12 @@ function describe(data, rows) {
     ].filter(Boolean),
   );
   element("given-key").hidden = !rows.some((row) => row.given.length);
-  element("left-out").hidden = !data.left_out.length;
-  const lines = data.left_out.map(({ item, reason }) => make("tr", {}, make("td", {}, item), make("td", {}, reason)));
+  const failed = [
+    ...data.left_out,
+    ...data.unverified.map(({ item, reason }) => ({ item, reason: `explained, but not verified: ${reason}` })),
+  ];
+  element("left-out").hidden = !failed.length;
+  const lines = failed.map(({ item, reason }) => make("tr", {}, make("td", {}, item), make("td", {}, reason)));
   element("left-out").querySelector("tbody").append(...lines);
   const titles = new Set(columnsOf(rows).map(({ title }) => title));
   const meanings = [...Object.entries(MEANING).filter(([name]) => titles.has(name)), ...Object.entries(data.flags)];
