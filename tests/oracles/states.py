@@ -141,7 +141,9 @@ def _with_norms(decoder, branch_norm, states):
             diagonal = torch.diag(norm(torch.ones(1, out.shape[1]))[0] * (1 + _epsilon(norm)) ** 0.5)
             states.Wo[number] = [part @ diagonal for part in states.Wo[number]]
             states.a[number], out = states.a[number] * scale[None, :, None], norm(out)
-        x_attn.append(pre + out)
+        scale = getattr(layer, "residual_multiplier", 1.0)
+        states.Wo[number] = [part * scale for part in states.Wo[number]]
+        x_attn.append(pre + out * scale)
     gates = None if all(gate is None for gate in states.gates) else states.gates
     return (states.V, states.a, x_attn, states.x_pre, states.Wo), gates
 

@@ -19,6 +19,8 @@ Arguments = dict[str, Any]  # keyword arguments of a text decoder, as its model 
 ProcessorOutput = dict[str, Any]  # tensors by name, as the processor returns them
 ModelConfig: TypeAlias = "PretrainedConfig"  # of a checkpoint, as transformers reads it
 TESTED = "tested on randomly initialised checkpoints"  # a status that most families share
+PER_TOKEN = ("inputs_embeds", "per_layer_inputs", "vision_mask")  # arguments whose second axis is that of tokens
+IMAGE_ROWS = ("deepstack_visual_embeds", "deepstack_features")  # one row per image token; families find them as extras
 CONVOLVED = "in its recurrent layers, what is credited to a token may stem from up to three tokens before it"
 
 
@@ -75,6 +77,8 @@ def repeat_rows(arguments: Arguments, copies: int) -> Arguments:
     import torch
 
     def repeated(name: str, value: Any) -> Any:
+        if name in IMAGE_ROWS:
+            return value
         if isinstance(value, dict):  # a mask for each kind of layer
             return {key: repeated(key, part) for key, part in value.items()}
         if not isinstance(value, torch.Tensor) or value.ndim < 2:
