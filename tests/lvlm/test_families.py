@@ -20,7 +20,7 @@ from support.comparing import check_likelihoods, maps_of
 from vtrace.attribution.requirements import examine
 from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import from_trace
-from vtrace.lvlm.families.llava import LLAVA
+from vtrace.lvlm.families.llava import FAST_VLM, LLAVA
 from vtrace.lvlm.families.paligemma import PALIGEMMA, PALIGEMMA2
 from vtrace.lvlm.families.refused import REFUSED
 from vtrace.lvlm.families.supported import FAMILIES, family_of, has_pictures, image_text_types
@@ -100,13 +100,14 @@ def test_the_prompt_is_read_in_its_parts(lvlm, trace):
     assert trace.response == RESPONSE
     covered = [p for p in trace.patches if p.view == 0]
     area = sum((p.box[2] - p.box[0]) * (p.box[3] - p.box[1]) for p in covered)
-    cropped = SIZE[1] ** 2 if lvlm.family is LLAVA else SIZE[0] * SIZE[1]
+    cropped = SIZE[1] ** 2 if lvlm.family in (LLAVA, FAST_VLM) else SIZE[0] * SIZE[1]
     assert area == pytest.approx(cropped, rel=0.03)
 
 
 def after_attention(layer, branch_norm: str):
     """What reads the residual stream after attention; None if the MLP reads what attention reads."""
-    if branch_norm == "post_attention_layernorm" and not hasattr(layer, "pre_feedforward_layernorm"):
+    after = ("post_attention_layernorm", "input_layernorm")  # the MLP, too, has its norm behind it
+    if branch_norm in after and not hasattr(layer, "pre_feedforward_layernorm"):
         return layer.mlp
     names = ("pre_feedforward_layernorm", "post_attention_layernorm")
     return next((getattr(layer, name) for name in names if hasattr(layer, name)), None)
@@ -300,27 +301,39 @@ def test_a_type_that_is_newer_than_this_version_is_refused_in_one_line(monkeypat
 
 
 class silenced:
-    """While open, attention in the vision tower writes nothing."""
+    """While open, attention in the vision tower writes nothing, and convolutions read only what is their own."""
 
     def __init__(self, lvlm):
         decoder = {id(p) for p in lvlm.seam.decoder.parameters()}
         ends = ("attn.proj", "out_proj", "o_proj", "o_proj.linear", "projection_layer", "attention.output.dense")
-        self.kept = {
-            p: p.detach().clone()
-            for name, p in lvlm.model.named_parameters()
-            if id(p) not in decoder and name.rpartition(".")[0].endswith(ends)
-        }
+        ends += ("token_mixer.proj", "se.fc2")  # timm's; the latter scales by what is everywhere
+        local = ("mm_projector", "image_pooling")  # within a token
+        tower = {name: p for name, p in lvlm.model.named_parameters() if id(p) not in decoder}
+        chosen = {name: p for name, p in tower.items() if not any(part in name for part in local)}
+        self.factors = {p: 0.0 for name, p in chosen.items() if name.rpartition(".")[0].endswith(ends)}
+        convolutions = [m for m in lvlm.model.modules() if isinstance(m, torch.nn.Conv2d)]
+        self.factors |= {m.weight: own_taps(m) for m in convolutions if m.kernel_size > m.stride}
+        self.kept = {p: p.detach().clone() for p in self.factors}
         assert self.kept
 
     @torch.no_grad()
     def __enter__(self):
-        for p in self.kept:
-            p.zero_()
+        for p, factor in self.factors.items():
+            p.mul_(factor)
 
     @torch.no_grad()
     def __exit__(self, *stop):
         for p, value in self.kept.items():
             p.copy_(value)
+
+
+def own_taps(convolution: torch.nn.Conv2d) -> torch.Tensor:
+    """Factors for the taps: 0 unless they read the inputs that an output shares with no other; these are made larger,
+    so that about as much comes out."""
+    start, count, size = convolution.padding[0], convolution.stride[0], convolution.kernel_size[0]
+    taps = torch.zeros(convolution.kernel_size)
+    taps[start : start + count, start : start + count] = size / count
+    return taps
 
 
 def test_a_text_without_a_place_for_a_system_prompt_still_gets_it(lvlm):

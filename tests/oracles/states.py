@@ -61,7 +61,7 @@ def literal_states(lvlm, encode):
             elif hasattr(mixer.module, "in_proj"):
                 hook = mixer.module.in_proj.register_forward_hook
                 stack.callback(hook(lambda m, args, out, own=mixer.module: states.convolve(own, out)).remove)
-            elif hasattr(mixer.module, "q_proj"):
+            elif getattr(mixer.module, "q_proj", None):
                 stack.callback(mixer.module.q_proj.register_forward_hook(states.query).remove)
         for file in {sys.modules[type(mixer_of(layer).module).__module__] for layer in decoder.layers}:
             for name, replace in (("eager_attention_forward", "attend"), ("torch_chunk_gated_delta_rule", "recur")):

@@ -17,8 +17,11 @@ def fast_vlm():
         text_config=dict(model_type="qwen2", **text_config(words, num_attention_heads=3, num_key_value_heads=1)),
         vision_config=dict(
             model_type="timm_wrapper", architecture="fastvit_mci3", do_pooling=True, global_pool="avg", hidden_size=64,
-            model_args=dict(inference_mode=True, embed_dims=[8, 16, 16, 32, 32], layers=[1] * 5, mlp_ratios=[2] * 5),
-            initializer_range=0.2,
+            initializer_range=0.32,  # so that many convolutions do not average the picture away
+            model_args=dict(
+                inference_mode=True, embed_dims=[8, 16, 16, 32, 32], layers=[1] * 5, mlp_ratios=[2] * 5,
+                layer_scale_init_value=0.5,
+            ),
         ),
         image_token_index=words.convert_tokens_to_ids("<image>"),
         tie_word_embeddings=False,

@@ -85,7 +85,7 @@ MOLMO_MARKS = ("<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>", "<i
 
 def molmo2(**text):
     """Crops of five by five patches that overlap by two: squares of patches end beyond the picture."""
-    words = tokenizer(*MOLMO_MARKS, "<im_low>", image_token="<|image|>", video_token="<|video|>")
+    words = tokenizer("<|image|>", "<|video|>", "<im_low>", *MOLMO_MARKS)
     images = transformers.Molmo2ImageProcessor(
         size={"height": 40, "width": 40}, patch_size=8, overlap_margins=[1, 1], max_crops=4, **IMAGE
     )

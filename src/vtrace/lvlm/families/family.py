@@ -162,6 +162,7 @@ class Family:
     extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # their rows at masked positions (B,T)
     token_inputs: Callable[[Any, Tensor], dict[str, Tensor]] = lambda decoder, ids: {}  # per token, beside embeddings
     pixel_axis: int = 0  # of the processed pixels: along which several pictures are concatenated
+    patch_numbers: str = ""  # input that numbers the patches of all pictures, -1 for none; their first two axes
     logits: Callable[[ModelConfig, Tensor], Tensor] = lambda text, logits: logits  # what the model does to them
     kernel: str = "sdpa"  # how attention is computed; "eager" where SDPA would be wrong
     chat_template: str = ""  # for checkpoints without one

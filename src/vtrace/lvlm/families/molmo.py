@@ -79,6 +79,7 @@ MOLMO2 = Family(
     status=f"{TESTED}; attention from an image token to later ones is not followed; its processor needs torchvision",
     cells=_cells,
     pixel_mask=_pixel_mask,
+    patch_numbers="image_token_pooling",
     fits=lambda config: not config.text_config.norm_after,
 )
 MOLMO2_O = replace(
