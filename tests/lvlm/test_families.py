@@ -205,7 +205,6 @@ def test_a_perturbation_touches_exactly_the_chosen_tokens(lvlm, trace):
             assert (extra > 1e-4).nonzero()[:, 0].tolist() == sorted(set(state) & set(image) - border)
 
 
-
 def test_a_perturbed_picture_is_encoded_as_if_it_were_alone(lvlm, trace):
     """Features are shared between states, and tiles of several states encoded in one picture."""
     image = trace.positions("image")

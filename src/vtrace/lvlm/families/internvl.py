@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, square_mask, squares
+from .family import (
+    TESTED,
+    Family,
+    ModelConfig,
+    PictureCells,
+    ProcessorOutput,
+    Size,
+    by_tile,
+    grid,
+    square_mask,
+    squares,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
