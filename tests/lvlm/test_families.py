@@ -62,7 +62,7 @@ def trace(lvlm):
 
 def test_every_family_that_is_listed_is_tested_here():
     built = {builder()[1].model_type for name, builder in families.BUILDERS.items() if name != "smolvlm"} | {"smolvlm"}
-    built |= set(families.NEEDING_TORCHVISION)  # `make test-torchvision`, where torchvision is not installed
+    built |= {*families.NEEDING_TORCHVISION, *families.NEEDING_TIMM} - {"molmo2_o"}  # `make test-torchvision`
     assert built == {kind for family in FAMILIES if has_pictures(family) for kind in family.model_types}
 
 
@@ -273,6 +273,25 @@ def test_two_pictures_in_one_question(lvlm):
     assert changed_in_both - set(one), "the second one, too"
     assert changed_in_both <= set(both)
     assert vtrace.attribute(lvlm, found).image_share > 0
+
+
+@pytest.mark.skipif("perception_lm" not in families.BUILDERS, reason="needs timm: make test-torchvision")
+def test_pictures_that_a_processor_does_not_take_together_are_refused_in_one_line(tmp_path):
+    """`perception_lm`, with four tiles and three."""
+    lvlm = vtrace.load(families.write("perception_lm", tmp_path))
+    with pytest.raises(vtrace.VTraceError, match="does not take these pictures together; give one"):
+        vtrace.trace(lvlm, [picture(), picture(size=(90, 30))], QUESTION, response=RESPONSE)
+
+
+@pytest.mark.skipif("molmo2" not in families.BUILDERS, reason="needs torchvision: make test-torchvision")
+def test_a_place_is_hidden_in_all_crops_that_show_it(tmp_path):
+    """`molmo2`, whose crops overlap: with all tokens hidden, no patch of any crop is left."""
+    lvlm = vtrace.load(families.write("molmo2", tmp_path))
+    trace = asked(lvlm, picture())
+    inputs = trace_inputs(lvlm, trace)
+    assert len(inputs["pixel_values"]) > 2
+    everything = torch.ones(len(trace.patches), dtype=torch.bool)
+    assert lvlm.family.pixel_mask(inputs, everything, lvlm.model.config).all()
 
 
 @pytest.mark.parametrize("kind", REFUSED)

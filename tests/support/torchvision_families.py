@@ -5,6 +5,7 @@ from __future__ import annotations
 import transformers
 
 from support.family_parts import IMAGE, ids, template, text_config, tokenizer, vision_config
+from support.hybrid_families import CONVOLUTIONS
 
 
 def llama4():
@@ -80,6 +81,27 @@ def kimi_k25():
     return "Kimi_K25ForConditionalGeneration", config, processor
 
 
+def lfm2_vl():
+    """Two layers with a short convolution, and one with attention."""
+    rows = [f"<|img_row_{r}_col_{c}|>" for r in range(1, 5) for c in range(1, 5)]
+    words = tokenizer("<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>", *rows)
+    images = transformers.Lfm2VlImageProcessor(
+        encoder_patch_size=8, tile_size=32, min_tiles=2, max_tiles=4, min_image_tokens=4, max_image_tokens=16,
+        max_pixels_tolerance=0.5, **IMAGE,
+    )  # fmt: skip
+    config = transformers.Lfm2VlConfig(
+        text_config=dict(model_type="lfm2", **text_config(words, **CONVOLUTIONS)),
+        vision_config=dict(
+            model_type="siglip2_vision_model", patch_size=8, num_patches=64, vision_use_head=False, **vision_config()
+        ),
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        projector_hidden_size=48,
+        tie_word_embeddings=False,
+    )
+    processor = transformers.Lfm2VlProcessor(images, words, chat_template=template("<image>"))
+    return "Lfm2VlForConditionalGeneration", config, processor
+
+
 MOLMO_MARKS = ("<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>", "<im_end>", "<frame_start>", "<frame_end>")
 
 
@@ -113,4 +135,6 @@ def molmo2_o():
     return molmo2(norm_after=True, qk_norm_type="olmo")
 
 
-NEEDING_TORCHVISION = {builder.__name__: builder for builder in (llama4, cohere2_vision, kimi_k25, molmo2, molmo2_o)}
+NEEDING_TORCHVISION = {
+    builder.__name__: builder for builder in (llama4, cohere2_vision, kimi_k25, molmo2, molmo2_o, lfm2_vl)
+}
