@@ -198,7 +198,7 @@ class Trace:
     @property
     def model_label(self) -> str:
         """Name of the model, and whether it was probed."""
-        return f"{self.model} (probed)" if self.probed else self.model
+        return model_label(self.model, bool(self.probed))
 
     @property
     def placement_note(self) -> str:
@@ -217,6 +217,11 @@ class Trace:
     @property
     def answer_text(self) -> str | None:
         return None if self.answer is None else self.text[slice(*self.answer)]
+
+
+def model_label(model: str, probed: bool) -> str:
+    """Name of a model, and whether the places of its image tokens were found by probing."""
+    return f"{model} (probed)" if probed else model
 
 
 def predictor(position: int) -> int:

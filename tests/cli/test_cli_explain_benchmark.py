@@ -40,7 +40,6 @@ def test_a_benchmark_is_asked_under_its_own_prompt_and_budget(run, tmp_path):
         (["--benchmark", "shapes", "a.png", "What?"], "--benchmark and IMAGE… QUESTION are mutually exclusive"),
         (["--benchmark", "shapes", "--html", "a.html"], "--benchmark and --html are mutually exclusive"),
         (["--benchmark", "shapes", "--response", "x"], "--benchmark and --response are mutually exclusive"),
-        (["--benchmark", "shapes", "--family", "auto"], "--benchmark and --family are mutually exclusive"),
         (["--out", "explained"], "--out is for a whole benchmark; add --benchmark"),
         (["--workers", "2"], "--workers is for a whole benchmark; add --benchmark"),
         (["--benchmark", "shapes", "--address", "a:1"], "--address is an option of Ray; add --engine ray"),

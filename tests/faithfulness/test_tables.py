@@ -99,7 +99,7 @@ def small_run(flat=(), correct=(1, 1, 0, 0), failures=()):
         for mode in ("insertion", "deletion")
     ]
     failed = [{"item": "item-0", "method": method, "reason": reason} for method, reason in failures]
-    settings = {"model": "m", "benchmark": "b", "blur": 0.25, "steps": 20, "seed": 0}
+    settings = {"model": "m", "family": "", "benchmark": "b", "blur": 0.25, "steps": 20, "seed": 0}
     return Run(settings, RunRows(item=items, result=head, curve=curves, failure=failed))
 
 

@@ -118,7 +118,8 @@ class FakePool:
 
     def start(self, seat):
         shapes = find_benchmark("shapes-dev")
-        self.events.append(Ready(seat, WorkerGreeting("pinhole", "1234", "float32", catalogue_of(shapes)), "here", 1))
+        greeting = WorkerGreeting("pinhole", "1234", "float32", False, catalogue_of(shapes))
+        self.events.append(Ready(seat, greeting, "here", 1))
 
     def submit(self, seat, payload):
         self.events.append(self.answer(seat, payload))

@@ -15,7 +15,7 @@ import torch
 
 import vtrace
 from vtrace.errors import ModelError
-from vtrace.lvlm.checkpoint_source import EMBEDDED, find_checkpoint
+from vtrace.lvlm.checkpoint_source import EMBEDDED, failure_reason, find_checkpoint
 
 
 def rank_correlation(one, other) -> float:
@@ -104,6 +104,18 @@ def test_the_default_is_a_gpu_with_the_checkpoints_dtype_or_else_the_cpu_with_fl
     monkeypatch.setattr("vtrace.lvlm.load._moved", lambda model, device: moved.append(device) or model)
     assert vtrace.load("pinhole").model.dtype == dtype
     assert moved == [device]
+
+
+@pytest.mark.parametrize(
+    ("message", "package"),
+    [
+        ("TimmWrapperModel requires the timm library but it was not found. You can install it with pip:\n…", "timm"),
+        ("Could not load any image processor. Missing optional dependencies: torchvision. Please …", "torchvision"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_cure(message, package):
+    found = failure_reason(ImportError(message))
+    assert found == f"it needs {package}; install it with: pip install {package}"
 
 
 def test_a_gated_model_is_refused_with_what_to_do(monkeypatch):

@@ -61,7 +61,7 @@ def literal_states(lvlm, encode):
             elif hasattr(mixer.module, "in_proj"):
                 hook = mixer.module.in_proj.register_forward_hook
                 stack.callback(hook(lambda m, args, out, own=mixer.module: states.convolve(own, out)).remove)
-            elif hasattr(mixer.module, "q_proj"):
+            elif getattr(mixer.module, "q_proj", None):
                 stack.callback(mixer.module.q_proj.register_forward_hook(states.query).remove)
         for file in {sys.modules[type(mixer_of(layer).module).__module__] for layer in decoder.layers}:
             for name, replace in (("eager_attention_forward", "attend"), ("torch_chunk_gated_delta_rule", "recur")):
@@ -141,7 +141,9 @@ def _with_norms(decoder, branch_norm, states):
             diagonal = torch.diag(norm(torch.ones(1, out.shape[1]))[0] * (1 + _epsilon(norm)) ** 0.5)
             states.Wo[number] = [part @ diagonal for part in states.Wo[number]]
             states.a[number], out = states.a[number] * scale[None, :, None], norm(out)
-        x_attn.append(pre + out)
+        scale = getattr(layer, "residual_multiplier", 1.0)
+        states.Wo[number] = [part * scale for part in states.Wo[number]]
+        x_attn.append(pre + out * scale)
     gates = None if all(gate is None for gate in states.gates) else states.gates
     return (states.V, states.a, x_attn, states.x_pre, states.Wo), gates
 

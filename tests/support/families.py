@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 import transformers
-from transformers.utils import is_torchvision_available
+from transformers.utils import is_timm_available, is_torchvision_available
 
 from support.family_parts import IMAGE, ids, template, text_config, tokenizer, vision_config
 from support.hybrid_families import qwen3_5, qwen3_5_moe
@@ -28,6 +28,7 @@ from support.patch_families import (
 )
 from support.qwen_families import glm4v, glm4v_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe
 from support.square_families import aya_vision, deepseek_vl, janus, ovis2
+from support.timm_families import NEEDING_TIMM
 from support.torchvision_families import NEEDING_TORCHVISION
 from vtrace.lvlm.processor import image_only, pillow_image_processor
 
@@ -103,6 +104,44 @@ def llava_next():
         chat_template=template("<image>\\n"),
     )
     return "LlavaNextForConditionalGeneration", config, processor
+
+
+def granite4_vision():
+    """Features are added before four layers, and everything that layers write is scaled."""
+    words = tokenizer("<image>")
+    images = transformers.LlavaNextImageProcessorPil(
+        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, image_grid_pinpoints=PINPOINTS, **IMAGE
+    )
+    config = transformers.Granite4VisionConfig(
+        text_config=text_config(
+            words, num_hidden_layers=4, residual_multiplier=0.4, attention_multiplier=0.2, embedding_multiplier=3.0,
+            logits_scaling=2.0,
+        ),
+        vision_config=dict(
+            model_type="siglip_vision_model", image_size=32, patch_size=4, vision_use_head=False,
+            **vision_config(hidden_size=64),
+        ),
+        qformer_config=dict(
+            model_type="blip_2_qformer", num_hidden_layers=1, intermediate_size=48, cross_attention_frequency=1,
+            use_qformer_text_input=False, initializer_range=0.2,
+        ),
+        image_token_index=words.convert_tokens_to_ids("<image>"),
+        image_grid_pinpoints=PINPOINTS,
+        vision_feature_select_strategy="full",
+        downsample_rate="2/4",
+        deepstack_layer_map=[[-2, 0]],
+        spatial_target_layers=[0, 1, 2, 3],
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    processor = transformers.Granite4VisionProcessor(
+        images,
+        words,
+        patch_size=4,
+        vision_feature_select_strategy="full",
+        downsample_rate="2/4",
+        chat_template=template("<image>\\n"),
+    )
+    return "Granite4VisionForConditionalGeneration", config, processor
 
 
 def llava_onevision():
@@ -310,10 +349,13 @@ BUILDERS = {
         gemma4,
         minicpmv4_6,
         minicpmv4_7,
+        granite4_vision,
     )
 }
 if is_torchvision_available():
     BUILDERS |= NEEDING_TORCHVISION
+if is_timm_available():
+    BUILDERS |= NEEDING_TIMM
 
 
 def write(name: str, folder: Path) -> Path:

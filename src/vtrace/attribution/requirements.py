@@ -14,7 +14,8 @@ from ..lvlm.batch_size import first_layer, workload_of
 from ..lvlm.checkpoint import build_without_weights, read_config
 from ..lvlm.checkpoint_source import reach_checkpoint
 from ..lvlm.families.family import Family, ModelConfig
-from ..lvlm.families.supported import family_of, has_pictures
+from ..lvlm.families.supported import has_pictures
+from ..lvlm.load import starting_family
 from ..lvlm.mixer import mixer_of
 from ..system.byte_count import parse_bytes
 from ..system.peak_memory import memory_in_use
@@ -30,6 +31,7 @@ PACKAGES = (
     "accelerate",
     "bitsandbytes",
 )
+TO_BE_PROBED = "probed when it is loaded, which finds out whether its decoder can be read and where image tokens look"
 BYTES_PER_WEIGHT = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "int4": 0.5}
 
 
@@ -67,10 +69,11 @@ class Examination(TypedDict):
     plan: NotRequired[Requirements]
 
 
-def examine(name: str, tokens: int, dtype: str = "", memory: str | int = "") -> Examination:
+def examine(name: str, tokens: int, dtype: str = "", memory: str | int = "", asked: str = "") -> Examination:
     """Versions, device, family and cost of one explanation of `tokens` positions. Loads no weights.
 
-    `memory` is a budget such as "4GB"; without it, there is no limit.
+    `memory` is a budget such as "4GB"; without it, there is no limit. `asked` is "auto" for a model that is
+    to be probed.
     """
     budget = parse_bytes(memory) if memory else None
     cuda = torch.cuda.is_available()
@@ -84,7 +87,7 @@ def examine(name: str, tokens: int, dtype: str = "", memory: str | int = "") -> 
     }
     try:
         config = read_config(reach_checkpoint(name), name)
-        family = family_of(config, name)
+        family = starting_family(config, name, asked)
     except ModelError as error:
         return {**facts, "status": str(error)}
     text = config.get_text_config()
@@ -94,7 +97,7 @@ def examine(name: str, tokens: int, dtype: str = "", memory: str | int = "") -> 
         "supported": True,
         "dtype": dtype,
         "family": family.name,
-        "status": family.status,
+        "status": TO_BE_PROBED if family.probed else family.status,
         "layers": text.num_hidden_layers,
         "heads": [text.num_attention_heads, first_layer(text).num_key_value_heads],
         "context": text.max_position_embeddings,

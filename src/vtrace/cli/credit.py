@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..errors import InputError
-from .options import DeviceOption, DtypeOption, FigureFileOption, JsonOption, QuietOption, SeedOption
+from .options import DeviceOption, DtypeOption, FamilyOption, FigureFileOption, JsonOption, QuietOption, SeedOption
 from .outputs import check_outputs, print_note, print_written
 from .progress import progress_bar, spinner
 
@@ -54,6 +54,7 @@ def credit_command(
             "pinhole.",
         ),
     ] = "",
+    family: FamilyOption = "",
     source: Annotated[str, typer.Option(metavar="SOURCE", help="Where scores come from (see --list).")] = "vtrace",
     rule: Annotated[str, typer.Option(metavar="RULE", help="How scores become weights (see --list).")] = "top",
     share: Annotated[
@@ -108,6 +109,7 @@ def credit_command(
         from ..credit.weight_file import check_weight_file, write_weights
         from ..credit.weight_rows import CreditReport, credited_rows
         from ..lvlm.dtypes import find_dtype
+        from ..lvlm.family_choice import find_family
         from ..lvlm.load import load
         from ..tracing.defaults import SYSTEM_PROMPT
 
@@ -118,7 +120,7 @@ def credit_command(
         _check_key(response, responses)
         name = model or model_of(responses)
         report(0, 0, f"Loading {name}")
-        lvlm = load(name, dtype=find_dtype(dtype), device=device or None)
+        lvlm = load(name, find_dtype(dtype), device or None, family=find_family(family))
     found, shown = CreditReport(), _Shown(response)
     with progress_bar(quiet) as report:
         rows = shown.watch(credited_rows(lvlm, responses, credit, found, report, any_model=bool(model)))

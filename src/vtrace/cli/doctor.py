@@ -10,7 +10,7 @@ import typer
 
 from ..errors import ModelError
 from ..system.byte_count import format_bytes
-from .options import DtypeOption, JsonOption, MemoryOption, ModelOption
+from .options import DtypeOption, FamilyOption, JsonOption, MemoryOption, ModelOption
 
 if TYPE_CHECKING:
     from ..attribution.requirements import Examination, Requirements
@@ -25,6 +25,7 @@ Examples:\n
 
 def doctor_command(
     model: ModelOption = "pinhole",
+    family: FamilyOption = "",
     tokens: Annotated[
         int, typer.Option(metavar="N", min=2, help="Length of the sequence to plan for, prompt and response.")
     ] = 1024,
@@ -35,7 +36,7 @@ def doctor_command(
     """Show versions, device, the model's family and support, and what a run will need. Loads no weights."""
     from ..attribution.requirements import examine
 
-    facts = examine(model, tokens, dtype, memory)
+    facts = examine(model, tokens, dtype, memory, family)
     if json:
         print(jsonlib.dumps(facts, indent=1))
     else:

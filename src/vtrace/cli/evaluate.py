@@ -31,6 +31,7 @@ from .options import (
     EndpointOption,
     EvaluatedBenchmarkOption,
     EvaluatedModelOption,
+    FamilyOption,
     LimitOption,
     MethodsOption,
     QuietOption,
@@ -70,6 +71,7 @@ Examples:\n
 
 def evaluate_command(
     model: EvaluatedModelOption = "",
+    family: FamilyOption = "",
     benchmark: EvaluatedBenchmarkOption = "",
     data: DataOption = None,
     traces: Annotated[
@@ -126,10 +128,12 @@ def evaluate_command(
     from ..faithfulness.traces import read_traces
     from ..lvlm.checkpoint_source import reach_checkpoint
     from ..lvlm.dtypes import find_dtype
+    from ..lvlm.family_choice import find_family
     from ..methods.catalogue import parse_names, refine_all
 
     frozen = read_traces(traces).settings if traces else None
     model = model or (frozen["model"] if frozen else "pinhole")
+    family = family or (frozen["family"] if frozen else "")
     benchmark = benchmark or (frozen["benchmark"] if frozen else "shapes")
     names, options = refine_all(parse_names(methods), parse_settings(set_), refine)
     plan = EvaluationPlan(
@@ -164,7 +168,7 @@ def evaluate_command(
         plan.check()
         if where.in_this_process:
             report(0, 0, f"Loading {model}")
-            lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
+            lvlm = load(model, find_dtype(dtype), device or None, family=find_family(family))
     events = EvaluationEvents(json_, quiet)
     if where.in_this_process:
         with events.progress() as report:
@@ -172,7 +176,7 @@ def evaluate_command(
                 lvlm, chosen, plan, place, limit=limit, shard=part, traces=traces, endpoint=server, progress=report
             )
     else:
-        recipe = evaluation_recipe(model, dtype, device, chosen, (benchmark, data, samples), plan)
+        recipe = evaluation_recipe(model, dtype, device, chosen, (benchmark, data, samples), plan, family)
         items = len(chosen_items(chosen, limit, part))
         with (
             events.progress() as report,

@@ -175,13 +175,12 @@ def explain_command(
     """
     where = EngineChoice(workers, engine, address, gpus_per_worker, cpus_per_worker, worker_logs)
     whole = BenchmarkRequest(
-        benchmark, data, samples, traces, limit, out, system, batch, model, adapter, dtype, device, max_new_tokens,
-        target, memory, passes if verify else None, json, where,
+        benchmark, data, samples, traces, limit, out, system, batch, model, adapter, family, dtype, device,
+        max_new_tokens, target, memory, passes if verify else None, json, where,
     )  # fmt: skip
     whole.check(
         {
             "IMAGE… QUESTION": images_and_question,
-            "--family": family,
             "--example": example,
             "--trace": trace,
             "--chat": chat,

@@ -37,6 +37,7 @@ class BenchmarkRequest:
     batch: int
     model: str
     adapter: str
+    family: str
     dtype: str
     device: str
     max_new_tokens: int | None
@@ -81,6 +82,7 @@ class BenchmarkRequest:
         frozen = read_traces(self.traces).settings if self.traces else None
         name = self.benchmark or (frozen["benchmark"] if frozen else "")
         model = self.model or (frozen["model"] if frozen else "pinhole")
+        family = self.family or (frozen["family"] if frozen else "")
         check_target(self.target)
         reach_checkpoint(model)
         with spinner(quiet) as report:
@@ -96,7 +98,10 @@ class BenchmarkRequest:
 
             plan = self._plan(options, benchmark, frozen)
             items = len(chosen_items(benchmark, self.limit))
-        with self._opened(name, model, benchmark, plan, place, items, events) as engine, events.progress() as report:
+        with (
+            self._opened(name, model, family, benchmark, plan, place, items, events) as engine,
+            events.progress() as report,
+        ):
             page = explain_on(engine, benchmark, plan, place, limit=self.limit, traces=self.traces, progress=report)
         document = triage_document(place)
         for line in describe(document):
@@ -125,6 +130,7 @@ class BenchmarkRequest:
         self,
         name: str,
         model: str,
+        family: str,
         benchmark: Benchmark,
         plan: ExplanationPlan,
         place: Path,
@@ -134,17 +140,20 @@ class BenchmarkRequest:
         """The model in this process, or workers that have one each."""
         from ..faithfulness.worker import worker_recipe
         from ..lvlm.dtypes import find_dtype
+        from ..lvlm.family_choice import find_family
         from ..lvlm.load import load
         from ..triage.engine import ExplainHere, ExplainingWorker, ExplainOnWorkers
 
         if self.engine.in_this_process:
-            lvlm = load(model, find_dtype(self.dtype), self.device or None, adapter=self.adapter or None)
+            dtype, asked = find_dtype(self.dtype), find_family(family)
+            lvlm = load(model, dtype, self.device or None, adapter=self.adapter or None, family=asked)
             yield ExplainHere(lvlm, benchmark, plan, place)
             return
         source = (name, self.data, self.samples)
         recipe = worker_recipe(
-            ExplainingWorker, model, self.dtype, self.device, benchmark, source, plan=plan, adapter=self.adapter
-        )
+            ExplainingWorker, model, self.dtype, self.device, benchmark, source, plan=plan, adapter=self.adapter,
+            family=family,
+        )  # fmt: skip
         with self.engine.open(recipe, self.device, benchmark, plan.responses, items, events.worker) as workers:
             yield ExplainOnWorkers(workers)
 

@@ -31,6 +31,13 @@ def _known_dtype(dtype: str) -> str:
     return dtype
 
 
+def _known_family(family: str) -> str:
+    from ..lvlm.family_choice import find_family
+
+    find_family(family)
+    return family
+
+
 def one_process(device: str) -> str:
     if device == SPLIT:
         raise InputError(f"--device {SPLIT} works with: vtrace explain, vtrace compare; use --device auto here")
@@ -65,6 +72,7 @@ FamilyOption = Annotated[
         "--family",
         metavar="auto",
         help="auto: find out where the model's image tokens look by probing, if no family file describes it.",
+        callback=_known_family,
     ),
 ]
 InputsArgument = Annotated[list[str] | None, typer.Argument(metavar="IMAGE… QUESTION", show_default=False)]

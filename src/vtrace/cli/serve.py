@@ -17,7 +17,15 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .options import BudgetOption, DeviceOption, DtypeOption, ModelsOption, OfferedMethodsOption, QuietOption
+from .options import (
+    BudgetOption,
+    DeviceOption,
+    DtypeOption,
+    FamilyOption,
+    ModelsOption,
+    OfferedMethodsOption,
+    QuietOption,
+)
 from .progress import spinner
 
 SERVE_EXAMPLES = """
@@ -31,6 +39,7 @@ Examples:\n
 
 def serve_command(
     model: ModelsOption = None,
+    family: FamilyOption = "",
     methods: OfferedMethodsOption = "vtrace,vtrace-ordered,ifr,flashtrace,rollout,attnlrp",
     host: Annotated[
         str,
@@ -87,9 +96,9 @@ def serve_command(
             report(0, 0, "Loading PyTorch and transformers")
             from ..lvlm.checkpoint import read_config
             from ..lvlm.dtypes import find_dtype
-            from ..lvlm.families.supported import family_of
+            from ..lvlm.family_choice import find_family
             from ..lvlm.hub import fetch_checkpoint
-            from ..lvlm.load import load
+            from ..lvlm.load import load, starting_family
             from ..serve.evaluation_runs import EvaluationRuns
             from ..serve.history import History
             from ..serve.model_cache import ModelCache
@@ -106,11 +115,12 @@ def serve_command(
             )
             for name in names[1:]:  # the first one is loaded immediately
                 checkpoint = reach_checkpoint(name)
-                family_of(read_config(checkpoint, name), name)
+                starting_family(read_config(checkpoint, name), name, family)
                 fetch_checkpoint(checkpoint)
             listening = opened.enter_context(take_address(host, port))
             history = opened.enter_context(closing(History(_store(store), keep * 10**6)))
-            models = ModelCache(names, lambda name: load(name, dtype=find_dtype(dtype), device=device or None))
+            asked = find_family(family)
+            models = ModelCache(names, lambda name: load(name, find_dtype(dtype), device or None, family=asked))
             report(0, 0, f"Loading {names[0]}")
             models.get(names[0])
         token = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))

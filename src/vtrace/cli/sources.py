@@ -44,11 +44,9 @@ class TraceSource:
     def read(self, target: str) -> ReadSource:
         """Read what is explained, and refuse whatever can be refused without a model."""
         from ..lvlm.checkpoint_source import reach_checkpoint
-        from ..lvlm.family_choice import find_family
         from ..tracing.targets import check_target, find_target
 
         self._check()
-        find_family(self.family)
         if self.trace is not None:
             from ..report.trace_document import read_trace
 

@@ -13,6 +13,7 @@ from .options import (
     DataOption,
     DeviceOption,
     DtypeOption,
+    FamilyOption,
     ModelOption,
     QuietOption,
     SeedOption,
@@ -31,6 +32,7 @@ Examples:\n
 def study_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the study, or 'list' to list all.")],
     model: ModelOption = "pinhole",
+    family: FamilyOption = "",
     benchmark: BenchmarkOption = "shapes-dev",
     data: DataOption = None,
     limit: Annotated[
@@ -60,13 +62,14 @@ def study_command(
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..lvlm.dtypes import find_dtype
+        from ..lvlm.family_choice import find_family
         from ..lvlm.load import load
         from ..studies.registry import find_study
         from ..studies.run import run_study
 
         find_study(name)  # before any model is loaded
         report(0, 0, f"Loading {model}")
-        lvlm = load(model, dtype=find_dtype(dtype), device=device or None)
+        lvlm = load(model, find_dtype(dtype), device or None, family=find_family(family))
     with progress_bar(quiet) as report:
         written = run_study(name, lvlm, chosen, out, limit=limit, seed=seed, blur=blur, progress=report)
     print(written[0].read_text("utf-8"), end="")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import InputError
 from .options import (
     BatchOption,
     BenchmarkBudgetOption,
@@ -18,6 +19,7 @@ from .options import (
     DeviceOption,
     DtypeOption,
     EndpointOption,
+    FamilyOption,
     JsonOption,
     LimitOption,
     ModelOption,
@@ -45,6 +47,7 @@ Examples:\n
 
 def trace_command(
     model: ModelOption = "pinhole",
+    family: FamilyOption = "",
     benchmark: BenchmarkOption = "shapes",
     data: DataOption = None,
     samples: SamplesOption = None,
@@ -70,6 +73,8 @@ def trace_command(
     With --endpoint, a server generates the responses and --model says whose tokens they are; no weights are loaded.
     """
     server = parse_endpoint(endpoint, served_model, concurrency, timeout)
+    if server and family:
+        raise InputError("--family auto cannot be combined with --endpoint: probing needs the weights of the model")
     from ..benchmarks.registry import open_benchmark
     from ..lvlm.checkpoint_source import reach_checkpoint
 
@@ -84,13 +89,17 @@ def trace_command(
         from ..faithfulness.run import chosen_items
         from ..faithfulness.traces import summarise_traces
         from ..lvlm.dtypes import find_dtype
+        from ..lvlm.family_choice import find_family
         from ..lvlm.load import load, load_without_weights
 
         plan = ResponsePlan(max_new_tokens or chosen.max_new_tokens, chosen.system if system is None else system, batch)
         numbers = chosen_items(chosen, limit, part)
         place = out or Path("traces") / f"{chosen.name}-{Path(model).name}"
         report(0, 0, f"Loading {model}")
-        lvlm = load_without_weights(model) if server else load(model, find_dtype(dtype), device or None)
+        if server:
+            lvlm = load_without_weights(model)
+        else:
+            lvlm = load(model, find_dtype(dtype), device or None, family=find_family(family))
     for file, reason in chosen.lost:
         print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
     with progress_bar(quiet) as report:

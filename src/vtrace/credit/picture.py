@@ -28,6 +28,7 @@ from ..report.wording import percent
 from ..system.files import write_atomically
 from ..system.fonts import drawn_in
 from ..system.text_colours import FAINT, INK
+from ..types import model_label
 from .weight_rows import WeightRow
 
 NEWLINE, SPACE = "↵", "␣"  # in place of what cannot be seen
@@ -79,7 +80,10 @@ def show_credit(row: WeightRow, console: Console) -> None:
     """Print the response with its credit."""
     facts = [
         ("Response", Text(row["key"])),
-        ("Credit", Text(f"{row['source']} · {describe_rule(row)} · {row['model']}", "bold")),
+        (
+            "Credit",
+            Text(f"{row['source']} · {describe_rule(row)} · {model_label(row['model'], row['probed'])}", "bold"),
+        ),
         ("Tokens", _shaded_text(shaded_tokens(row))),
         ("Weights", Text(describe_weights(row))),
     ]
@@ -176,7 +180,12 @@ def _heading(canvas: Axes, row: WeightRow) -> None:
     title = f"{row['source']} · {describe_rule(row)}"
     canvas.text(MARGIN, MARGIN, title, fontsize=14, color=INK, fontweight="bold", va="center", parse_math=False)
     share = "" if row["image_share"] is None else f" · image {percent(row['image_share'])} of image and question"
-    _note(canvas, MARGIN, MARGIN + 0.3, f"response: {row['key']} · model: {row['model']}{share}")
+    _note(
+        canvas,
+        MARGIN,
+        MARGIN + 0.3,
+        f"response: {row['key']} · model: {model_label(row['model'], row['probed'])}{share}",
+    )
 
 
 def _legend(sheet: Sheet, row: WeightRow, top: float) -> None:

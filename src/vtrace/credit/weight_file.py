@@ -45,7 +45,7 @@ def _schema() -> pyarrow.Schema:
 
     text, number, whole = pa.string(), pa.float64(), pa.int64()
     texts = dict.fromkeys(("key", "model", "source", "rule"), text)
-    numbers = {"share": number, "boost": number, "seed": whole, "status": text}
+    numbers = {"probed": pa.bool_(), "share": number, "boost": number, "seed": whole, "status": text}
     ids = dict.fromkeys(("prompt_ids", "response_ids"), pa.list_(whole))
     values = {"tokens": pa.list_(text), "weights": pa.list_(number), "scores": pa.list_(number)}
     return pa.schema({**texts, **numbers, **ids, **values, "image_share": number})

@@ -26,6 +26,7 @@ class WeightRow(TypedDict):
 
     key: str
     model: str
+    probed: bool  # whether the places of image tokens were found by probing
     source: str
     rule: str
     share: float
@@ -118,6 +119,7 @@ def weight_row(key: str, model: str, credit: Credit, trace: Trace, found: TokenC
     return WeightRow(
         key=key,
         model=model,
+        probed=bool(trace.probed),
         source=credit.source,
         rule=credit.rule,
         share=credit.share,

@@ -15,6 +15,8 @@ from ..system.json_reader import parse_json
 
 _META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
 
+_OLDER = {"family": ""}  # settings that files of older versions do not have, and what theirs were
+
 
 class Database:
     """A file that one process at a time may write to, and that accepts only one set of settings.
@@ -99,7 +101,7 @@ def read_settings(connection: sqlite3.Connection, path: Path, version: int) -> d
     settings = parse_json(found.get("settings") or "", f"{path} has damaged settings")
     if not isinstance(settings, dict):
         raise InputError(f"{path} has damaged settings; move it away and run again")
-    return settings
+    return {**_OLDER, **settings}
 
 
 def check_settings(path: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

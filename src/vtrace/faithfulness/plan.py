@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol, cast, get_args
 
 from ..benchmarks.benchmark import Benchmark
 from ..errors import InputError
+from ..lvlm.family_choice import PROBE
 from ..system.option_check import check_option
 from ..tracing.defaults import GENERATED_TOGETHER, MAX_NEW_TOKENS, SYSTEM_PROMPT
 from ..tracing.endpoint import Endpoint
@@ -27,6 +28,14 @@ class IdentifiedModel(Protocol):
     @property
     def dtype(self) -> str: ...
 
+    @property
+    def probed(self) -> bool: ...
+
+
+def family_setting(model: IdentifiedModel) -> str:
+    """The family that was asked for, as it is recorded: empty for that of the checkpoint."""
+    return PROBE if model.probed else ""
+
 
 @dataclass(frozen=True)
 class ResponsePlan:
@@ -42,6 +51,7 @@ class ResponsePlan:
             model=model.name,
             revision=model.revision if endpoint is None else "",
             dtype=model.dtype if endpoint is None else "",
+            family=family_setting(model),
             served_model=endpoint.model if endpoint else "",
             benchmark=benchmark.name,
             system=self.system,
@@ -103,6 +113,7 @@ class EvaluationPlan:
             model=model.name,
             revision=model.revision,
             dtype=model.dtype,
+            family=family_setting(model),
             benchmark=benchmark.name,
             blur=self.radius(benchmark),
             steps=self.steps,

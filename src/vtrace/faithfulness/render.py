@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import InputError
+from ..types import model_label
 from .rows import CurveRow, EvidenceRow
 from .statistics import Summary
 from .store import Run
@@ -129,8 +130,9 @@ def _notes(table: Table, reference: str | None) -> list[str]:
 
 def _notes_on_run(facts: Facts, lines: list[Line]) -> list[str]:
     made = facts.settings
+    model = model_label(made["model"], bool(made["family"]))
     notes = [
-        f"{made['model']} on {made['benchmark']}; blur {made['blur']:.3g} of the longer side, {made['steps']} steps, "
+        f"{model} on {made['benchmark']}; blur {made['blur']:.3g} of the longer side, {made['steps']} steps, "
         f"seed {made['seed']}."
     ]
     if facts.passes:

@@ -29,6 +29,7 @@ class RunSettings(TypedDict):
     model: str
     revision: str
     dtype: str
+    family: str  # "auto" if the places of image tokens were found by probing, or empty
     benchmark: str
     blur: float  # radius, as a fraction of the longer side
     steps: int
@@ -149,6 +150,7 @@ class TraceSettings(TypedDict):
     model: str
     revision: str  # fingerprint of the weights; empty if a server has them
     dtype: str
+    family: str  # as in `RunSettings`
     served_model: str  # the name under which a server knows the model; empty if it ran here
     benchmark: str
     system: str

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, cast, get_args
 import numpy as np
 
 from ..errors import InputError
+from ..types import model_label
 from .curves import MODES, Mode
 from .rows import EvidenceKind, ResultRow, RunSettings
 from .statistics import Summary, summarise
@@ -177,7 +178,8 @@ def common_methods(runs: Sequence[Run]) -> list[str]:
 
 
 def run_name(run: Run) -> str:
-    return f"{_checkpoint(run.settings['model'])} on {run.settings['benchmark']}"
+    name = model_label(_checkpoint(run.settings["model"]), bool(run.settings["family"]))
+    return f"{name} on {run.settings['benchmark']}"
 
 
 def _facts(run: Run, methods: list[str], everything: bool) -> Facts:

@@ -101,9 +101,12 @@ class TraceSummary(NamedTuple):
     cut_off: int  # at the token budget
     not_round_tripped: int  # texts whose tokens are not certain
     left_out: dict[str, int]  # how often for each reason
+    probed: bool  # whether the places of image tokens were found by probing
 
     def describe(self) -> Iterator[str]:
         """What a user should know, in lines."""
+        if self.probed:
+            yield "probed: the places of image tokens were found by painting patterns into pictures"
         for reason, count in self.left_out.items():
             yield f"left out {count}: {reason}"
         if self.cut_off:
@@ -116,7 +119,8 @@ def summarise_traces(path: Path) -> TraceSummary:
     counts = "SELECT COUNT(*), SUM(finish = 'length'), SUM(round_trips = 0) FROM response"
     with readable(path), closing(connect_read_only(path)) as connection:
         ((count, cut, unsure),) = connection.execute(counts)
-    return TraceSummary(count, cut or 0, unsure or 0, read_reasons(path, "left_out"))
+        probed = bool(read_settings(connection, path, TRACE_VERSION)["family"])
+    return TraceSummary(count, cut or 0, unsure or 0, read_reasons(path, "left_out"), probed)
 
 
 def _read_file(path: Path) -> FrozenTraces:

@@ -14,6 +14,7 @@ from ..benchmarks.benchmark import Benchmark
 from ..benchmarks.registry import open_benchmark
 from ..errors import VTraceError
 from ..lvlm.dtypes import find_dtype
+from ..lvlm.family_choice import find_family
 from ..lvlm.load import load
 from ..scheduling.tasks import WorkerRecipe
 from ..types import Example
@@ -31,6 +32,7 @@ class WorkerGreeting:
     name: str
     revision: str
     dtype: str
+    probed: bool
     catalogue: str  # of the benchmark as this worker reads it; empty if it cannot
 
 
@@ -75,6 +77,7 @@ class BenchmarkWorker(ABC):
         blur: of the benchmark.
         responses: how the model is asked.
         adapter: of the model; empty for none.
+        family: of the model, as the user asked for it; empty for that of the checkpoint.
     """
 
     def __init__(
@@ -87,13 +90,21 @@ class BenchmarkWorker(ABC):
         blur: float,
         responses: ResponsePlan,
         adapter: str = "",
+        family: str = "",
     ):
         self._responses, self._blur = responses, blur
         self._benchmark = _readable(*benchmark)
-        loaded = load(place, dtype=find_dtype(dtype), device=device or None, adapter=adapter or None)
+        loaded = load(
+            place,
+            dtype=find_dtype(dtype),
+            device=device or None,
+            adapter=adapter or None,
+            family=find_family(family),
+        )
         self.lvlm = replace(loaded, name=loaded.name.replace(place, model))
         catalogue = catalogue_of(self._benchmark) if self._benchmark else ""
-        self.greeting = WorkerGreeting(self.lvlm.name, self.lvlm.revision, self.lvlm.dtype, catalogue)
+        lvlm = self.lvlm
+        self.greeting = WorkerGreeting(lvlm.name, lvlm.revision, lvlm.dtype, lvlm.probed, catalogue)
 
     @abstractmethod
     def work(self, benchmark: Benchmark, item: Any) -> Any:
@@ -131,9 +142,10 @@ def evaluation_recipe(
     benchmark: Benchmark,
     source: tuple[str, Path | None, Path | None],
     plan: EvaluationPlan,
+    family: str = "",
 ) -> WorkerRecipe:
     """How workers that measure are made."""
-    return worker_recipe(EvaluationWorker, model, dtype, device, benchmark, source, plan=plan)
+    return worker_recipe(EvaluationWorker, model, dtype, device, benchmark, source, plan=plan, family=family)
 
 
 def worker_recipe(

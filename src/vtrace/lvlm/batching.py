@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .encoding import with_response
-from .families.family import Arguments, ProcessorOutput
+from .families.family import IMAGE_ROWS, PER_TOKEN, Arguments, ProcessorOutput
 from .model import Lvlm
 from .seam import Seam
 
@@ -48,6 +48,8 @@ def join(seam: Seam, parts: Sequence[Arguments]) -> Arguments:
 
 def _joined(name: str, values: Sequence[Any], shapes: Sequence[torch.Size]) -> Any:
     """Values of one argument, for parts with these numbers of rows and tokens."""
+    if name in IMAGE_ROWS:
+        return values[0]
     if isinstance(values[0], dict):  # a mask for each kind of layer
         return {key: _joined(key, [value[key] for value in values], shapes) for key in values[0]}
     masks = [value for value in values if isinstance(value, Tensor) and value.ndim == 4]  # between positions
@@ -73,10 +75,8 @@ def _causal(shape: torch.Size, like: Tensor) -> Tensor:
 
 
 def _padded(name: str, value: Tensor, count: int) -> Tensor:
-    if name == "inputs_embeds":
-        return F.pad(value, (0, 0, 0, count))
-    if name == "per_layer_inputs":  # batch, tokens, layers, features
-        return F.pad(value, (0, 0, 0, 0, 0, count))
+    if name in PER_TOKEN:
+        return F.pad(value, (0, 0) * (value.ndim - 2) + (0, count))
     if value.ndim < 4:
         return F.pad(value, (0, count), value=int(name == "attention_mask"))
     # A mask between positions: nothing sees the padding, and the padding sees everything, so that it stays finite.

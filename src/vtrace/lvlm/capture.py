@@ -69,6 +69,7 @@ class _Recorder:
     def __init__(self, decoder: Any, consumer: BatchConsumer, branch_norm: str, lengths: Sequence[int] | None):
         self.mixers = [mixer_of(layer) for layer in decoder.layers]
         self.norms = [getattr(layer, branch_norm, None) for layer in decoder.layers]
+        self.scales = [getattr(layer, "residual_multiplier", 1.0) for layer in decoder.layers]  # Granite has one
         self.consumer = consumer
         self.lengths = lengths
         self.seen = 0
@@ -123,6 +124,8 @@ class _Recorder:
         if self.lengths is None and not torch.isfinite(update).all():
             raise ModelError(f"layer {self.seen} gave numbers that are not finite; try dtype float32 or bfloat16")
 
+        if (scale := self.scales[self.seen]) != 1:
+            update, projection = update * scale, projection * scale
         writing = call.projection(projection)
 
         def layer_of(row: int, length: int) -> Layer:

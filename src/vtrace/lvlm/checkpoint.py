@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 from transformers import __version__ as version
 
-from ..errors import ModelError, first_line
+from ..errors import ModelError
 from .checkpoint_source import Checkpoint, failure_reason, unknown_model
 from .families.family import Family, ModelConfig
 from .families.supported import has_pictures
@@ -52,7 +52,7 @@ def build_without_weights(config: ModelConfig, family: Family) -> PreTrainedMode
         with torch.device("meta"):
             return auto_class(family).from_config(config)
     except Exception as error:  # a configuration can be damaged in many ways
-        raise ModelError(f"no model can be built from this configuration: {first_line(error)}") from error
+        raise ModelError(f"no model can be built from this configuration: {failure_reason(error)}") from error
 
 
 def auto_class(family: Family) -> type[AutoModelForImageTextToText] | type[AutoModelForCausalLM]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,10 +100,15 @@ def unknown_model(name: str, reason: str) -> ModelError:
     return ModelError(f"cannot find the model {name!r} ({reason}); {_HINT}")
 
 
+_MISSING = re.compile(r"(?:requires the|Missing optional dependencies:) (\w+)")  # as transformers says it
+
+
 def failure_reason(error: Exception) -> str:
     """What went wrong, in one line. The hub's own message for a gated model does not say what to do."""
     if "gated repo" in str(error) or "GatedRepo" in type(error).__name__:
         return "its owner requires you to accept terms; accept them on its page, then run: hf auth login"
     if "trust_remote_code" in str(error):
         return "it needs code of its own, which VTrace never runs"
+    if found := _MISSING.search(str(error)):
+        return f"it needs {found[1]}; install it with: pip install {found[1]}"
     return first_line(error)

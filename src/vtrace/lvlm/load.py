@@ -62,7 +62,7 @@ def load(
         name, adapter = split_adapter(name)
     found = reach_checkpoint(name)
     config = read_config(found, name)
-    known = _family(config, name, family)
+    known = starting_family(config, name, family)
     plan = _plan(dtype, device)
     if device == TENSOR_PARALLEL:
         plan = _Plan({**plan.options, **split_options(config, known, name)}, None)
@@ -82,7 +82,7 @@ def load(
     return probed(lvlm) if family else lvlm
 
 
-def _family(config: ModelConfig, name: str, asked: str | None) -> Family:
+def starting_family(config: ModelConfig, name: str, asked: str | None) -> Family:
     """The family of a configuration, or the beginning of one that is found by probing."""
     return unprobed(config, name) if find_family(asked) else family_of(config, name)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..types import model_label
 from .families.family import Family
 from .revision import revision_of
 from .seam import Seam
@@ -34,6 +35,16 @@ class Lvlm:
     @property
     def dtype(self) -> str:
         return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def probed(self) -> bool:
+        """Whether the places of image tokens are found by probing."""
+        return self.family.probed
+
+    @property
+    def label(self) -> str:
+        """Its name, and whether it was probed."""
+        return model_label(self.name, self.probed)
 
     @property
     def context(self) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from .families.family import Arguments, Family
+from .families.family import IMAGE_ROWS, PER_TOKEN, Arguments, Family
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,13 @@ def window(arguments: Arguments, start: int, stop: int) -> Arguments:
 
 
 def _cut(name: str, value: Any, length: int, start: int, stop: int) -> Any:
-    """Cut along the token axis: the second one of embeddings, also of those for each layer, and the last one of
-    everything else that has tokens. Masks also cover what comes before."""
+    """Cut along the token axis: the second one of embeddings and the like, and the last one of everything else that
+    has tokens. Masks also cover what comes before."""
+    if name in IMAGE_ROWS:
+        return value
     if isinstance(value, dict):  # a mask for each kind of layer
         return {key: _cut(name, part, length, start, stop) for key, part in value.items()}
-    if name in ("inputs_embeds", "per_layer_inputs"):
+    if name in PER_TOKEN:
         return None if value is None else value[:, start:stop]
     if not isinstance(value, Tensor) or value.shape[-1] != length:
         return value

@@ -30,6 +30,8 @@ from transformers import (
 )
 from transformers.utils import is_torchvision_available
 
+from ..errors import ModelError
+
 
 class _Parts(NamedTuple):
     """Names of the classes that a processor is made of."""
@@ -139,7 +141,14 @@ def placeholder(processor: ProcessorMixin | TextProcessor) -> str:
 def processed(processor: Any, text: str, images: Sequence[Image.Image], model: PreTrainedModel) -> dict[str, Any]:
     """Processor output for a rendered conversation and its pictures, on the device of a model."""
     batch = [list(images)] if images else None  # the pictures of the one text
-    inputs = dict(processor(text=[text], images=batch, return_tensors="pt").to(model.device))
+    try:
+        inputs = dict(processor(text=[text], images=batch, return_tensors="pt").to(model.device))
+    except ValueError as error:  # Perception LM takes only pictures with equally many tiles
+        if "Unable to convert output" not in str(error):
+            raise
+        raise ModelError(
+            "the processor of this model does not take these pictures together; give one, or several of the same size"
+        ) from error
     inputs.pop("labels", None)  # for training
     pixels = inputs.get("pixel_values")
     if isinstance(pixels, torch.Tensor) and pixels.dtype == torch.bfloat16:  # Llama 4 rounds pixels, and casts nothing

@@ -148,6 +148,12 @@ class Seam:
             masked[row, list(chosen)] = True
         return masked
 
+    def extra_rows(self, arguments: Arguments, positions: Collection[int]) -> Bool[Tensor, " rows"]:
+        """Which rows of extras are those of these positions, in every sequence of a batch. The ends of rows of a
+        picture may have extras, too."""
+        masked = self.mark(arguments, [positions] * len(arguments["inputs_embeds"]))
+        return self.family.extra_rows(arguments, masked) if self.family.extras(arguments) else masked.new_zeros(0)
+
     def replace(
         self,
         arguments: Arguments,

@@ -107,7 +107,9 @@ class _Replacer:
             order = order.view(count, -1)
             for row in range(count):
                 embeds[row, self.patches] = self.other[0][0, self.patches][order[row]]
-            extras = [torch.cat([x[order[row]] for row in range(count)]) for x in self.other[1:]]
+            own = seam.extra_rows(session.arguments, self.patches)
+            for extra, x in zip(extras, self.other[1:], strict=True):
+                extra[own.repeat(count)] = torch.cat([x[own][order[row]] for row in range(count)])
         if self.words:
             drawn = torch.multinomial(self.table.cpu(), count, replacement=True, generator=self.rng).T
             embeds[:, self.words] = seam.model.get_input_embeddings()(drawn.to(embeds.device)).to(embeds.dtype)

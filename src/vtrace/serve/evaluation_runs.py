@@ -19,7 +19,7 @@ from ..faithfulness.tables import mean_rises
 from ..system.json_reader import parse_json
 from ..system.typed_json import as_typed
 from ..tracing.reply import Reply
-from ..types import Example, Finish
+from ..types import Example, Finish, model_label
 
 _Facts = TypeVar("_Facts", "RunFacts", "ItemFacts", "ItemScores")
 
@@ -143,9 +143,8 @@ class EvaluationRuns:
                 run = read_run(place, ("item", "curve"))
                 graded = [row["correct"] for row in run.rows.item if row["correct"] is not None]
                 made, items = run.settings, len(run.rows.item)
-                facts = RunFacts(
-                    name, made["model"], made["benchmark"], items, sum(graded), len(graded), mean_rises(run)
-                )
+                model = model_label(made["model"], bool(made["family"]))
+                facts = RunFacts(name, model, made["benchmark"], items, sum(graded), len(graded), mean_rises(run))
                 return _valid(facts)
         except InputError as error:
             return RunFacts(name, "", "", 0, 0, 0, error=one_line(error))

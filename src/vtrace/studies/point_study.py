@@ -73,7 +73,7 @@ def _mean(points: Sequence[Point]) -> MeanPoint:
 def _facts(findings: Findings[list[Point]]) -> str:
     setup, left_out = findings.setup, Counter(findings.left_out.values())
     count = len(findings.found)
-    lines = [f"{setup.lvlm.name} on {setup.benchmark.name}, {_examples(count)}, seed {setup.seed}.\n"]
+    lines = [f"{setup.lvlm.label} on {setup.benchmark.name}, {_examples(count)}, seed {setup.seed}.\n"]
     lines += [f"Left out, {n} of {count + left_out.total()}: {reason}.\n" for reason, n in left_out.items()]
     return "".join(lines)
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from matplotlib.figure import Figure
 
 from ..benchmarks.benchmark import Benchmark
+from ..faithfulness.plan import family_setting
 from ..lvlm.model import Lvlm
 from ..tracing.generate import trace
 from ..types import Progress, Trace
@@ -61,6 +62,7 @@ class Study(Protocol[Found]):
             "model": setup.lvlm.name,
             "revision": setup.lvlm.revision,
             "dtype": setup.lvlm.dtype,
+            "family": family_setting(setup.lvlm),
             "benchmark": setup.benchmark.name,
             "seed": setup.seed,
             "blur": setup.blur,

@@ -93,7 +93,7 @@ class VerifyStudy(Study[VerifiedExample]):
             raise InputError("nothing could be measured: " + "; ".join(set(findings.left_out.values())))
         setup = findings.setup
         lines = [f"| {what} | {100 * share:.1f} % |" for what, share in _shares(examples)]
-        facts = f"{setup.lvlm.name} on {setup.benchmark.name}, {len(examples)} examples, seed {setup.seed}."
+        facts = f"{setup.lvlm.label} on {setup.benchmark.name}, {len(examples)} examples, seed {setup.seed}."
         sizes = ", ".join(f"{n} with {size}" for size, n in _sizes(examples).items())
         text = "| measured | share |\n| --- | --- |\n" + "\n".join(lines)
         return StudyReport(f"{text}\n\n{facts} Patches of evidence: {sizes}.\n", _figure(examples))

@@ -56,14 +56,21 @@ class SwappedPixels:
     def inputs(self, pictures: Sequence[frozenset[int]]) -> ProcessorOutput:
         family, config = self._lvlm.family, self._lvlm.model.config
         inputs = {
-            name: torch.cat([value] * len(pictures)) if isinstance(value, Tensor) and name != "pixel_values" else value
+            name: self._copies(name, value, len(pictures)) if isinstance(value, Tensor) else value
             for name, value in self._clean.items()
+            if name != "pixel_values"
         }
         clean, other = self._pixels
         masks = [torch.tensor([p in picture for p in self._image]).to(clean.device) for picture in pictures]
         chosen = [self._find(self._clean, mask, config) for mask in masks]
         inputs["pixel_values"] = torch.cat([clean.where(~mask, other) for mask in chosen], dim=family.pixel_axis)
         return inputs
+
+    def _copies(self, name: str, value: Tensor, count: int) -> Tensor:
+        if name != self._lvlm.family.patch_numbers:
+            return torch.cat([value] * count)
+        patches = self._clean["pixel_values"].shape[:2].numel()
+        return torch.cat([value.where(value < 0, value + k * patches) for k in range(count)])
 
     def all_blurred(self) -> ProcessorOutput:
         return {**self._clean, "pixel_values": self._blurred}

@@ -144,7 +144,9 @@ class Perturbation:
             if tiles:
                 embeds[row, self._image] = torch.cat([features[0] for features in tiles])
         every = [features[1:] for tiles in shown for features in tiles]
-        extras = [torch.cat(rows) for rows in zip(*every, strict=True)]
+        extras, own = [extra.clone() for extra in seam.family.extras(batch)], seam.extra_rows(batch, self._image)
+        for extra, rows in zip(extras, zip(*every, strict=True), strict=True):
+            extra[own] = torch.cat(rows)
         batch = seam.family.with_extras({**batch, "inputs_embeds": embeds}, extras)
         words = [set(state) - image for state in states]
         return seam.pad_rows(batch, words) if any(words) else batch
@@ -164,9 +166,11 @@ class Perturbation:
         """Vision features of pictures with these patches blurred, by tile: rows of image positions, and of extras."""
         if self._pixels is None:
             return {}
-        count = len(pictures)
-        embeds, *extras = self.lvlm.seam.inputs(self.lvlm.seam.encode(self._pixels.inputs(pictures)))
-        rows = [embeds[:, self._image], *(extra.view(count, len(self._image), -1) for extra in extras)]
+        count, seam = len(pictures), self.lvlm.seam
+        arguments = seam.encode(self._pixels.inputs(pictures))
+        own = seam.extra_rows(arguments, self._image)
+        embeds, *extras = seam.inputs(arguments)
+        rows = [embeds[:, self._image], *(extra[own].view(count, len(self._image), -1) for extra in extras)]
         tiles = [tensor.split([len(tile) for tile in self._tiles], dim=1) for tensor in rows]
         return {
             part: [tensor[part.tile][k] for tensor in tiles]

@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 
 from ..system.files import write_atomically
+from ..types import model_label
 from ..viewer.page import SOURCE as VIEWER
 from ..viewer.single_file import joined_modules, single_file
 from .document import item_entry, rest_of
@@ -24,7 +25,8 @@ def triage_page(folder: Path, wanted: int) -> str:
     found = read_explanations(folder)
     items = list(map(item_entry, found.rows))
     data = {**found.settings, **rest_of(found), "wanted": wanted, "items": items}
-    title = f"VTrace: {found.settings['benchmark']}, {found.settings['model']}"
+    model = model_label(found.settings["model"], bool(found.settings["family"]))
+    title = f"VTrace: {found.settings['benchmark']}, {model}"
     return single_file(_SOURCE / "page.html", title, triage_style(), triage_script(), data)
 
 

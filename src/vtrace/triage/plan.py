@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from ..attribution.options import Options
 from ..benchmarks.benchmark import Benchmark
-from ..faithfulness.plan import IdentifiedModel, ResponsePlan
+from ..faithfulness.plan import IdentifiedModel, ResponsePlan, family_setting
 
 
 class ExplanationSettings(TypedDict):
@@ -17,6 +17,7 @@ class ExplanationSettings(TypedDict):
     model: str
     revision: str
     dtype: str
+    family: str  # "auto" if the places of image tokens were found by probing, or empty
     benchmark: str
     target: str
     options: Mapping[str, Any]
@@ -48,6 +49,7 @@ class ExplanationPlan:
             model=model.name,
             revision=model.revision,
             dtype=model.dtype,
+            family=family_setting(model),
             benchmark=benchmark.name,
             target=self.target,
             options=asdict(self.options),

@@ -19,6 +19,8 @@ Arguments = dict[str, Any]  # keyword arguments of a text decoder, as its model 
 ProcessorOutput = dict[str, Any]  # tensors by name, as the processor returns them
 ModelConfig: TypeAlias = "PretrainedConfig"  # of a checkpoint, as transformers reads it
 TESTED = "tested on randomly initialised checkpoints"  # a status that most families share
+PER_TOKEN = ("inputs_embeds", "per_layer_inputs", "vision_mask")  # arguments whose second axis is that of tokens
+IMAGE_ROWS = ("deepstack_visual_embeds", "deepstack_features")  # one row per image token; families find them as extras
 CONVOLVED = "in its recurrent layers, what is credited to a token may stem from up to three tokens before it"
 
 
@@ -75,6 +77,8 @@ def repeat_rows(arguments: Arguments, copies: int) -> Arguments:
     import torch
 
     def repeated(name: str, value: Any) -> Any:
+        if name in IMAGE_ROWS:
+            return value
         if isinstance(value, dict):  # a mask for each kind of layer
             return {key: repeated(key, part) for key, part in value.items()}
         if not isinstance(value, torch.Tensor) or value.ndim < 2:
@@ -158,9 +162,11 @@ class Family:
     extra_rows: Callable[[Arguments, Tensor], Tensor] = no_extra_rows  # their rows at masked positions (B,T)
     token_inputs: Callable[[Any, Tensor], dict[str, Tensor]] = lambda decoder, ids: {}  # per token, beside embeddings
     pixel_axis: int = 0  # of the processed pixels: along which several pictures are concatenated
+    patch_numbers: str = ""  # input that numbers the patches of all pictures, -1 for none; their first two axes
     logits: Callable[[ModelConfig, Tensor], Tensor] = lambda text, logits: logits  # what the model does to them
     kernel: str = "sdpa"  # how attention is computed; "eager" where SDPA would be wrong
     chat_template: str = ""  # for checkpoints without one
     response_ones: tuple[str, ...] = ("attention_mask",)  # inputs that are 1, not 0, for response tokens
     tile: Callable[[ModelConfig], int] | None = None  # consecutive tokens that are encoded independently
     patch_embed: Callable[[PreTrainedModel], nn.Module] | None = None  # module that embeds pixels patch by patch
+    probed: bool = False  # whether the places of its image tokens are found by probing

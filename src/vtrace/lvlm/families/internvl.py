@@ -1,7 +1,8 @@
-"""InternVL, Aya Vision, Cohere2 Vision and Ovis 2: square tiles row-major and a thumbnail, before or after them."""
+"""InternVL, Aya Vision, Cohere2 Vision, Ovis 2 and Perception LM: square tiles row-major and a thumbnail."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,9 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, by_tile, grid, square_mask
+from .family import (
+    TESTED,
+    Family,
+    ModelConfig,
+    PictureCells,
+    ProcessorOutput,
+    Size,
+    by_tile,
+    grid,
+    square_mask,
+    squares,
+)
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import ProcessorMixin
 
 
@@ -95,4 +108,37 @@ INTERNVL = Family(
     cells=_cells,
     pixel_mask=square_mask(_side),
     tile=lambda config: _side(config) ** 2,
+)
+
+
+def _thumbnail_and_tiles(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
+    """Tiles are row-major, also if there is only one; in its other mode the processor gives the thumbnail alone."""
+    images: Any = processor.image_processor
+    side = images.tile_size // processor.patch_size // processor.pooling_ratio
+    pictures: list[PictureCells] = []
+    for size in sizes:
+        tiled = images.vision_input_type == "thumb+tile"
+        arrangement = images._fit_image_to_canvas(*size, images.tile_size)
+        across, down = arrangement or images._find_closest_aspect_ratio(*size, images.tile_size)
+        tiles = by_tile(grid(down * side, across * side, size), side) if tiled else []
+        pictures.append([*grid(side, side, size, view=int(tiled)), *tiles])
+    return pictures
+
+
+def _tile_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
+    """A mask like the pixels: pictures, tiles, 1, height, width."""
+    pixels = inputs["pixel_values"]
+    pictures, tiles = pixels.shape[:2]
+    mask = squares(chosen, math.isqrt(len(chosen) // (pictures * tiles)), pixels)
+    return mask.view(pictures, tiles, *mask.shape[1:])
+
+
+PERCEPTION_LM = Family(
+    name="Perception LM",
+    model_types=("perception_lm",),
+    status=f"{TESTED}; its processor needs torchvision and its vision tower timm",
+    cells=_thumbnail_and_tiles,
+    pixel_mask=_tile_mask,
 )

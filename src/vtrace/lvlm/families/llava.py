@@ -1,15 +1,29 @@
-"""LLaVA 1.5 (one cropped square), LLaVA-NeXT and LLaVA-OneVision (a thumbnail first, then tiles with row ends)."""
+"""LLaVA 1.5 and FastVLM (one cropped square), LLaVA-NeXT, LLaVA-OneVision and Granite 4 Vision (a thumbnail first, then
+tiles with row ends)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...types import Box
-from .family import TESTED, WHOLE, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, square_mask, squares
+from .family import (
+    TESTED,
+    WHOLE,
+    Arguments,
+    Family,
+    ModelConfig,
+    PictureCells,
+    ProcessorOutput,
+    Size,
+    grid,
+    square_mask,
+    squares,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,14 +32,19 @@ if TYPE_CHECKING:
 
 def _side(config: ModelConfig) -> int:
     """Tokens along one side of a tile."""
-    return config.vision_config.image_size // config.vision_config.patch_size
+    patches = config.vision_config.image_size // config.vision_config.patch_size
+    return int(patches * Fraction(getattr(config, "downsample_rate", None) or 1))
 
 
 def _cropped(
     inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
 ) -> list[PictureCells]:
     """The shorter side fills the square, and the ends of the longer one are cut off."""
-    images, side = processor.image_processor, _side(config)
+    return _cropped_grid(processor, _side(config), sizes)
+
+
+def _cropped_grid(processor: ProcessorMixin, side: int, sizes: Sequence[Size]) -> list[PictureCells]:
+    images = processor.image_processor
     if getattr(images, "do_pad", False):
         raise ModelError("this checkpoint pads pictures to squares, which is not supported for LLaVA")
     return [[*grid(side, side, size, shown=_crop(size, images))] for size in sizes]
@@ -157,4 +176,52 @@ LLAVA_ONEVISION = Family(
     status=f"{TESTED}; features of very large pictures are downsampled, so blurred areas are approximate",
     cells=_tiled,
     pixel_mask=_tiles_mask,
+)
+
+
+def _strided(
+    inputs: ProcessorOutput, processor: ProcessorMixin, config: ModelConfig, sizes: Sequence[Size]
+) -> list[PictureCells]:
+    """The configuration of a convolutional tower has no patches; the processor knows what they amount to."""
+    return _cropped_grid(processor, inputs["pixel_values"].shape[-1] // processor.patch_size, sizes)
+
+
+def _strided_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
+    pixels = inputs["pixel_values"]
+    return squares(chosen, math.isqrt(len(chosen) // len(pixels)), pixels)
+
+
+FAST_VLM = Family(
+    name="FastVLM",
+    model_types=("fast_vlm",),
+    status=f"{TESTED}; its vision tower needs timm, and convolutions show each token a margin around its cell; "
+    "the model does not see what its crop cuts off",
+    cells=_strided,
+    pixel_mask=_strided_mask,
+)
+
+
+def _layer_features(arguments: Arguments) -> list[Tensor]:
+    """What is added to image positions before some layers; their embeddings are zero."""
+    return [*(arguments.get("deepstack_features") or {}).values()]
+
+
+def _with_layer_features(arguments: Arguments, rows: list[Tensor]) -> Arguments:
+    return {**arguments, "deepstack_features": dict(zip(arguments["deepstack_features"], rows, strict=True))}
+
+
+def _layer_feature_rows(arguments: Arguments, masked: Tensor) -> Tensor:
+    return masked[arguments["vision_mask"][..., 0]]
+
+
+GRANITE4_VISION = Family(
+    name="Granite 4 Vision",
+    model_types=("granite4_vision",),
+    status=f"{TESTED}; the tokens of a window of patches are queries over all of it",
+    cells=_tiled,
+    pixel_mask=_tiles_mask,
+    extras=_layer_features,
+    with_extras=_with_layer_features,
+    extra_rows=_layer_feature_rows,
+    logits=lambda text, logits: logits / text.logits_scaling,
 )

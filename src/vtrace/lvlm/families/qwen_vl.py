@@ -51,11 +51,11 @@ def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
     return chosen.repeat_interleave(each).view(-1, *[1] * (inputs["pixel_values"].ndim - 1))
 
 
-def _row_major_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) -> Tensor:
-    """Patches are in rows of the whole picture."""
+def row_major_mask(inputs: ProcessorOutput, chosen: Tensor, merge: int) -> Tensor:
+    """Patches are in rows of the whole picture, `merge` of them along one side of a token."""
     import torch
 
-    merge, done, parts = config.vision_config.spatial_merge_size, 0, []
+    done, parts = 0, []
     for _, height, width in inputs["image_grid_thw"].tolist():
         rows, columns = height // merge, width // merge
         tokens = chosen[done : done + rows * columns].view(rows, columns)
@@ -128,5 +128,5 @@ PADDLEOCR_VL = Family(
     model_types=("paddleocr_vl",),
     status=TESTED,
     cells=_cells,
-    pixel_mask=_row_major_mask,
+    pixel_mask=lambda inputs, chosen, config: row_major_mask(inputs, chosen, config.vision_config.spatial_merge_size),
 )

@@ -8,11 +8,10 @@ _RESAMPLED = "its image tokens are queries over the whole picture, so no token c
 _CODES = "pictures become discrete codes, which padding and blurring do not describe"
 _INDEXED = "its attention selects sources by a learned index, which the recomputed softmax would ignore"
 _TORCHVISION = "untested: its image processor needs torchvision"
-_TIMM = "untested: its vision tower needs timm, which was not available where VTrace is tested"
 _OCR = "untested: it transcribes documents and writes its own prompt instead of answering questions"
 _UNDESCRIBED = "not described yet: no family file says what its image tokens show"
 
-OPEN = {_TORCHVISION, _TIMM, _OCR, _UNDESCRIBED}  # reasons that probing can do without
+OPEN = {_TORCHVISION, _OCR, _UNDESCRIBED}  # reasons that probing can do without
 
 REFUSED: dict[str, str] = {  # reasons by model type
     "mllama": _CROSS,
@@ -43,19 +42,14 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "git": "its image tokens are part of the decoder's sequence, but not of the prompt's tokens",
     "mistral4": "a text-only decoder, which transformers lists with the models that contain it; not described yet",
     "nemotron_h_omni": "its Mamba-2 layers are linear in their values, but are not read yet",
+    "gemma3n": "its layers keep several residual streams, so what attention adds is not what the next block reads",
     "inkling_mm_model": "its keys and values pass convolutions before attention, which are not read yet",
     "gemma4_unified": _TORCHVISION,
-    "kimi_k25": _TORCHVISION,
-    "lfm2_vl": _TORCHVISION,
     "minicpm_ocr": _TORCHVISION,
     "minimax_m3_vl": _TORCHVISION,
-    "molmo2": _TORCHVISION,
     "muse_glimmer": _TORCHVISION,
     "step3p7": _TORCHVISION,
     "video_llava": _TORCHVISION,
-    "fast_vlm": _TIMM,
-    "gemma3n": _TIMM,
-    "perception_lm": _TIMM,
     "deepseek_ocr2": _OCR,
     "got_ocr2": _OCR,
     "pp_chart2table": _OCR,
@@ -66,7 +60,6 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "deepseek_vl_hybrid": _UNDESCRIBED,
     "fuyu": _UNDESCRIBED,
     "glmga": _UNDESCRIBED,
-    "granite4_vision": _UNDESCRIBED,
     "hunyuan_vl": _UNDESCRIBED,
     "hyperclovax_vision_v2": _UNDESCRIBED,
     "llava_next_video": _UNDESCRIBED,

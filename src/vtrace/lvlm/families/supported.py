@@ -12,10 +12,13 @@ from ...errors import ModelError
 from .family import Family, ModelConfig
 from .gemma import GEMMA3, GEMMA4
 from .idefics import IDEFICS3
-from .internvl import AYA_VISION, COHERE2_VISION, INTERNVL, OVIS2
+from .internvl import AYA_VISION, COHERE2_VISION, INTERNVL, OVIS2, PERCEPTION_LM
+from .kimi import KIMI
+from .lfm2_vl import LFM2_VL
 from .llama4 import LLAMA4
-from .llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
+from .llava import FAST_VLM, GRANITE4_VISION, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
 from .minicpm import MINICPM
+from .molmo import MOLMO2, MOLMO2_O
 from .padded_square import DEEPSEEK_VL
 from .paligemma import PALIGEMMA, PALIGEMMA2
 from .pixtral import PIXTRAL
@@ -26,7 +29,8 @@ from .text import TEXT_FAMILIES
 FAMILIES = (
     QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, GEMMA4, PALIGEMMA,
     PALIGEMMA2, PIXTRAL, GLM_V, ERNIE_VL, PADDLEOCR_VL, EXAONE, VIDEO_LLAMA3, DEEPSEEK_VL, AYA_VISION, OVIS2, MINICPM,
-    LLAMA4, COHERE2_VISION, *TEXT_FAMILIES,
+    LLAMA4, COHERE2_VISION, GRANITE4_VISION, FAST_VLM, PERCEPTION_LM, KIMI, MOLMO2, MOLMO2_O,
+    LFM2_VL, *TEXT_FAMILIES,
 )  # fmt: skip
 _TRY = "; or try --family auto, which finds out where its image tokens look"
 _NEWER = "newer than this version of VTrace, which does not describe it"

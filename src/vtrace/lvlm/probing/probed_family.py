@@ -62,7 +62,9 @@ def unprobed(config: ModelConfig, name: str) -> Family:
         extras=deepstack,
         with_extras=with_deepstack,
         extra_rows=deepstack_rows,
+        decoder=lambda model: model.get_submodule(_decoder_name(model, name)),
         kernel="eager" if capped else "sdpa",
+        probed=True,
     )
 
 

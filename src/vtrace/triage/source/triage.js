@@ -94,7 +94,7 @@ function describe(data, rows) {
   const count = rows.length === 1 ? "1 answer explained" : `${rows.length} answers explained`;
   element("heading").textContent = data.wanted > rows.length ? `${rows.length} of ${data.wanted} answers explained` : count;
   const target = { response: "whole responses", answer: "final answers" }[data.target] ?? data.target;
-  element("about").textContent = [data.benchmark, data.model, target].join(" · ");
+  element("about").textContent = [data.benchmark, data.family ? `${data.model} (probed)` : data.model, target].join(" · ");
   const unfinished = data.wanted - rows.length - data.left_out.length;
   const notes = unfinished > 0 ? [`${unfinished} questions are not explained yet: run the same command again to continue.`] : [];
   notes.push(...data.lost.map(({ file, reason }) => `Skipped ${file}: ${reason}`));
