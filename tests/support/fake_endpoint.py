@@ -94,6 +94,13 @@ def silent(request: FakeRequest) -> None:
     request.server.released.wait(60)
 
 
+def dripping(request: FakeRequest) -> None:
+    """Never silent for long, and never done."""
+    request.answer(200, b"{", length=10**6)
+    while not request.server.released.wait(0.05):
+        request.wfile.write(b" ")
+
+
 def cut_body(request: FakeRequest) -> None:
     """Fewer bytes than announced."""
     body = json.dumps(completion()).encode()

@@ -104,8 +104,6 @@ def _annotations_in(path: Path) -> _Annotations:
     if len(boxes) > MOST_REGIONS:
         limit = f"the limit is {MOST_REGIONS}; keep those of this picture"
         raise InputError(f"{path} has {len(boxes)} annotations; {limit}")
-            f"{path} has {len(boxes)} annotations; the limit is {MOST_REGIONS}; keep those of this picture"
-        )
     return _Annotations(boxes, sizes)
 
 
