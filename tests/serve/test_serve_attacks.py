@@ -158,12 +158,13 @@ def test_what_is_sent_at_once_is_bounded_whatever_it_claims_to_be(pinhole, tmp_p
     with serving(lambda name: pinhole, tmp_path / "history.sqlite", upload_bytes=1_000_000) as client:
         with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as slow:
             slow.sendall(f"{head}content-length: 900001\r\n\r\n".encode() + field + bytes(900_000 - len(field)))
-            wait_until(lambda: client.send("POST", path, bytes(500_000), form)[0] == 429, "a server that is full")
+            wait_until(lambda: client.guard.arrived == 900_000, "the arrival of the slow one")
             status, headers, body = client.send("POST", path, bytes(500_000), form)
             assert (status, headers["retry-after"]) == (429, "5")
             assert json.loads(body)["detail"] == "too much is being sent at once; try again in 5 s"
             assert client.send("GET", "/api/server")[0] == 200
-        wait_until(lambda: client.send("POST", path, bytes(500_000), form)[0] == 422, "room for others")
+        wait_until(lambda: client.guard.arrived == 0, "the end of the slow one")
+        assert client.send("POST", path, bytes(500_000), form)[0] == 422
 
 
 def closed(connection: socket.socket) -> bool:

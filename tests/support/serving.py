@@ -108,7 +108,7 @@ def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
 
 @contextmanager
 def serving(load, store: Path, runs: Path | None = None, token: str = "", **limits):
-    """A client of a running server, whose service is at hand as `client.service`.
+    """A client of a running server, whose service and guard are at hand as its attributes.
 
     The server has a copy of the model: a model serves one thread at a time, and tests use theirs meanwhile.
     """
@@ -123,6 +123,7 @@ def serving(load, store: Path, runs: Path | None = None, token: str = "", **limi
     client = Client(listening.getsockname()[1])
     client.service = service
     server = ExplanationServer(service, EvaluationRuns(runs), token)
+    client.guard = server.config.app
     service.start()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -66,7 +66,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, upload_bytes: int, body_seconds: float):
         self.app, self.token, self.upload_bytes, self.body_seconds = app, token, upload_bytes, body_seconds
-        self._arrived, self._room = 0, max(BODIES_BYTES, upload_bytes)  # for the bodies of all requests in progress
+        self.arrived, self._room = 0, max(BODIES_BYTES, upload_bytes)  # for the bodies of all requests in progress
         # Browsers send cookies to all servers of a host: one of another VTrace must not replace ours.
         self.cookie = f"vtrace-token-{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
@@ -81,7 +81,7 @@ class Guard:
         try:
             await app(scope, body.receive, _with_headers(send))
         finally:
-            self._arrived -= body.size
+            self.arrived -= body.size
             if body.size > PLAIN_BYTES:
                 return_free_memory()
 
@@ -127,10 +127,10 @@ class Guard:
 
     def _make_room(self, size: int) -> None:
         """Count bytes that have arrived, or refuse a request that would need too much memory with the others."""
-        if self._arrived + size > self._room:
+        if self.arrived + size > self._room:
             why = f"too much is being sent at once; try again in {BODIES_WAIT} s"
             raise HTTPException(429, why, {"retry-after": str(BODIES_WAIT)})
-        self._arrived += size
+        self.arrived += size
 
 
 class _Body:
