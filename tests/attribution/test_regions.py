@@ -135,7 +135,7 @@ def test_overlapping_regions_are_noted(answer):
         ("bad.json", "is not in the layout of COCO"),
         ("text.json", "is not a file in the layout of COCO"),
         ("none.json", "has no annotations"),
-        ("many.json", "has 501 annotations; the limit is 500; keep those of this picture"),
+        ("many.json", "has more than 500 annotations; keep those of this picture"),
     ],
 )
 def test_bad_regions_are_one_line(answer, tmp_path, given, words):

@@ -23,6 +23,9 @@ from vtrace.serve.security import SECURITY_HEADERS
 TOKEN = "a-token-of-thirty-two-characters"
 
 
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+
+
 def damage(path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(statement, values)
@@ -44,6 +47,7 @@ def runs(run_folder, tmp_path_factory):
         "odd items": ("UPDATE item SET correct = 'perhaps', number = 'first', question = x'ff'",),
         "odd reply": ("UPDATE item SET reply = '[[['",),
     }
+    damages["endless"] = (f"CREATE VIEW endless AS {ENDLESS}",)
     os.mkfifo(place / "questions.csv")
     for name, benchmark in (("text only", "facts"), ("questions in a pipe", str(place / "questions.csv"))):
         damages[name] = ("UPDATE meta SET value = json_set(value, '$.benchmark', ?) WHERE key = 'settings'", benchmark)
@@ -81,6 +85,7 @@ def test_a_damaged_run_is_listed_with_its_reason_and_hides_no_other(client):
         "odd model",
         "no items",
         "odd items",
+        "endless",
         "pipe",
         "garbage",
     ):

@@ -105,4 +105,6 @@ def failure_reason(error: Exception) -> str:
         return "its owner requires you to accept terms; accept them on its page, then run: hf auth login"
     if "trust_remote_code" in str(error):
         return "it needs code of its own, which VTrace never runs"
+    if "weights_only" in str(error):  # PyTorch's own message says how to run what a pickle contains
+        return "its weights are a pickle with code in it, which VTrace never runs; use weights in .safetensors format"
     return first_line(error)

@@ -102,8 +102,7 @@ def _annotations_in(path: Path) -> _Annotations:
     if not boxes:
         raise InputError(f"{path} has no annotations")
     if len(boxes) > MOST_REGIONS:
-        limit = f"the limit is {MOST_REGIONS}; keep those of this picture"
-        raise InputError(f"{path} has {len(boxes)} annotations; {limit}")
+        raise InputError(f"{path} has more than {MOST_REGIONS} annotations; keep those of this picture")
     return _Annotations(boxes, sizes)
 
 
