@@ -170,6 +170,11 @@ def test_only_lvlm_and_the_embedded_models_know_transformers():
             assert not any(name.split(".")[0] == "transformers" for name in names), path
 
 
+def test_pictures_of_users_are_decoded_in_one_place():
+    decoding = {module for module, path in MODULES.items() if "Image.open(" in path.read_text("utf-8")}
+    assert decoding == {"tracing.pictures", "report.notebook_cell"}  # the latter reads a figure of our own
+
+
 def public_names(path: Path) -> Iterator[str]:
     """Functions, classes, constants and aliases that a module defines and does not hide."""
     for node in parsed(path).body:

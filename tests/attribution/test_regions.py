@@ -113,6 +113,7 @@ def test_overlapping_regions_are_noted(answer):
     (note,) = overlapping_regions([one, two, apart])
     assert note == "regions a and b overlap; what they have in common counts for both"
     assert note in replace(answer, regions=(one, two)).warnings
+    assert overlapping_regions([one] * 9)[4:] == [note.replace("and b", "and a"), "31 more pairs of regions overlap"]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,7 @@ def test_overlapping_regions_are_noted(answer):
         ("bad.json", "is not in the layout of COCO"),
         ("text.json", "is not a file in the layout of COCO"),
         ("none.json", "has no annotations"),
+        ("many.json", "has more than 500 annotations; keep those of this picture"),
     ],
 )
 def test_bad_regions_are_one_line(answer, tmp_path, given, words):
@@ -142,7 +144,8 @@ def test_bad_regions_are_one_line(answer, tmp_path, given, words):
     Image.new("L", (256, 256)).save(tmp_path / "empty.png")
     box = {"bbox": [1, 2, 3, 4]}
     sized = {"images": [{"id": 1, "width": 10, "height": 12}], "annotations": [box]}
-    for name, value in (("other", sized), ("bad", {"annotations": [{"bbox": 3}]}), ("none", {"annotations": []})):
+    others = {"bad": [{"bbox": 3}], "none": [], "many": [box] * 501}
+    for name, value in (("other", sized), *((name, {"annotations": boxes}) for name, boxes in others.items())):
         (tmp_path / f"{name}.json").write_text(json.dumps(value))
     (tmp_path / "text.json").write_text("hello")
     with pytest.raises(InputError) as caught:

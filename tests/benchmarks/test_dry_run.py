@@ -239,6 +239,23 @@ def test_logs_that_do_not_fit_are_refused(tmp_path):
         read_samples(tmp_path / "nowhere.jsonl")
 
 
+def test_a_damaged_line_of_a_log_is_left_out_alone(run, tmp_path):
+    data = write_parquet(tmp_path / "mmstar.parquet", "mmstar", mmstar_rows(3))
+    log = tmp_path / "samples.jsonl"
+    log.write_text("\n".join(["nonsense", logged(1, "B", ""), logged(2, "C"), '{"doc_id": {}}']))
+    asked = ("--benchmark", "mmstar", "--data", data, "--samples", log, "--methods", "random", "--steps", 2)
+    code, _, err = run("evaluate", *asked, "--out", tmp_path / "run", "--quiet")
+    assert code == 0, err
+    rows = read_run(tmp_path / "run").rows
+    assert [item["key"] for item in rows.item] == ["2"]
+    assert [one["item"] for one in rows.left_out] == ["line 1", "line 2", "line 4"]
+    assert [one["reason"].partition(": ")[0].rsplit("/", 1)[1] for one in rows.left_out] == [
+        "samples.jsonl is not JSON",
+        "samples.jsonl has no response",
+        "samples.jsonl is not a sample of lmms-eval",
+    ]
+
+
 def test_user_questions_run_from_file_to_table(run, tmp_path):
     import vtrace
 

@@ -19,7 +19,7 @@ from PIL import Image
 from support import fake_endpoint as fake
 from support.fake_endpoint import SERVED, TEXT, completion, fake_endpoint, good, saying
 from support.transformers_server import free_port
-from support.waiting import wait_until
+from support.waiting import PATIENCE, wait_until
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
 from vtrace.faithfulness.freeze import freeze_responses
@@ -46,7 +46,7 @@ def key(monkeypatch):
 
 def ask(reader, server, folder, count=1, **patience):
     """Freeze the responses to the first examples, without long waits."""
-    options = {"concurrency": 1, "timeout": 30.0, "attempts": 3, "pause": 0.01, **patience}
+    options = {"concurrency": 1, "timeout": PATIENCE, "attempts": 3, "pause": 0.01, **patience}
     endpoint = Endpoint(server if isinstance(server, str) else server.url, SERVED, **options)
     return freeze_responses(reader, SHAPES, ResponsePlan(max_new_tokens=64), folder, range(count), endpoint=endpoint)
 
@@ -163,18 +163,20 @@ def test_a_server_that_cannot_be_used_ends_the_work_and_keeps_what_has_arrived(r
     [
         (saying({"error": {"message": f"context too long for {KEY}"}}, 400), "answered with status 400: context too"),
         (fake.silent, "gave no answer within 0.2 seconds; tried 2 times"),
+        (fake.dripping, "gave no answer within 0.2 seconds; tried 2 times"),
         (fake.cut_body, "cut its answer off; tried 2 times"),
         (saying(completion("")), "the server sent an empty response"),
         (saying(completion(finish="content_filter")), "ended the response with 'content_filter'"),
+        (saying(completion(finish=["stop"])), "ended the response with \"['stop']\" instead of"),
         (saying({"model": SERVED, "choices": []}), "something else than a chat completion"),
         (saying(completion(token_ids=[10**6])), "has a token 1000000, but pinhole has only"),
         (saying({"error": "x"}, 503), "answered with status 503: x; tried 2 times"),
     ],
-    ids=["refused", "slow", "cut", "empty", "filtered", "no choice", "foreign token", "overloaded"],
+    ids=["refused", "slow", "drip", "cut", "empty", "filtered", "odd end", "no choice", "foreign token", "overloaded"],
 )
 def test_an_example_that_the_server_cannot_answer_is_left_out_with_the_reason(reader, tmp_path, fault, reason):
     with fake_endpoint(fault) as server:
-        ask(reader, server, tmp_path, attempts=2, timeout=0.2 if fault is fake.silent else 30.0)
+        ask(reader, server, tmp_path, attempts=2, timeout=0.2 if fault in (fake.silent, fake.dripping) else PATIENCE)
     (found,) = read_traces(tmp_path).left_out.values()
     assert reason in found
     assert KEY not in found
@@ -226,7 +228,7 @@ def test_several_requests_are_under_way_but_no_more_than_allowed(reader, tmp_pat
     import threading
 
     lock, now, most = threading.Lock(), [0], [0]
-    meeting = threading.Barrier(3, timeout=60)
+    meeting = threading.Barrier(3, timeout=PATIENCE)
 
     def together(request):
         with lock:

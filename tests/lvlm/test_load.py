@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import pty
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,6 +191,36 @@ def test_code_in_a_checkpoint_is_never_run_and_nobody_is_asked(foreign, tmp_path
         assert "needs code of its own, which VTrace never runs" in done.stderr
     else:  # transformers has a class for it, which is used instead
         assert done.returncode == 0, done.stderr
+
+
+class Pickled:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, place: Path):
+        self.place = place
+
+    def __reduce__(self):
+        return Path.touch, (self.place,)
+
+
+@pytest.mark.parametrize("kind", ["model", "adapter"])
+def test_code_in_pickled_weights_is_never_run_and_nobody_is_told_how(run, tmp_path, kind):
+    folder = tmp_path / kind
+    folder.mkdir()
+    for file in EMBEDDED["pinhole"].iterdir() if kind == "model" else ():
+        if file.suffix != ".safetensors":
+            shutil.copy(file, folder)
+    if kind == "adapter":
+        pytest.importorskip("peft", reason="there is no peft: pip install peft")
+        settings = {"peft_type": "LORA", "base_model_name_or_path": "pinhole", "r": 4, "target_modules": ["q_proj"]}
+        (folder / "adapter_config.json").write_text(json.dumps(settings))
+    name = "pytorch_model.bin" if kind == "model" else "adapter_model.bin"
+    (folder / name).write_bytes(pickle.dumps(Pickled(tmp_path / "ran")))
+    code, _, err = run("explain", f"--{kind}", folder, "--json", "-", "--quiet")
+    assert not (tmp_path / "ran").exists()
+    assert (code, err.count("\n")) == (3, 1), err
+    assert "its weights are a pickle with code in it, which VTrace never runs" in err
+    assert "weights_only" not in err
 
 
 def test_an_attention_kernel_from_the_hub_is_foreign_code_too(tmp_path):

@@ -120,6 +120,12 @@ def test_what_is_wrong_is_said(documents, path, value, reason):
         from_document(changed(documents[0], path, value))
 
 
+def test_a_document_with_a_host_of_regions_is_refused(findings):
+    region = {**findings["regions"][0], "kind": "box"}
+    with pytest.raises(InputError, match="the document is damaged: there are more than 500 regions"):
+        from_document({**findings, "regions": [region] * 501})
+
+
 def test_a_matrix_is_not_unpacked_beyond_its_size(documents):
     packing = zlib.compressobj(9)
     bomb = b"".join(packing.compress(bytes(10**6)) for _ in range(200)) + packing.flush()

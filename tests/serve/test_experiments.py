@@ -14,6 +14,7 @@ import vtrace
 from support.serving import Gate, serving
 from support.waiting import wait_until
 from vtrace.faithfulness.evidence import evidence_positions
+from vtrace.serve import service
 from vtrace.serve.history import HISTORY_VERSION
 from vtrace.viewer.single_file import LIVE
 
@@ -120,6 +121,16 @@ def test_what_only_the_model_can_refuse_ends_with_its_reason(client, attribution
     found = try_out(client, kind="against", against="blue cross", target=target)[1]
     assert found["status"] == "failed"
     assert "is what the response says; give another one" in found["error"]
+
+
+def test_cancelled_experiments_count_as_well(client, trace, monkeypatch):
+    """Each takes space in the history."""
+    made = client.service.history.experiments.count(client.id)
+    monkeypatch.setattr(service, "MOST_EXPERIMENTS", made + 1)
+    id = submit(client, kind="hide", positions=[trace.inputs[0]])[1]["id"]
+    client.send("POST", f"/api/explanations/{client.id}/experiments/{id}/cancel")
+    status, answer = submit(client, kind="hide", positions=[trace.inputs[0]])
+    assert (status, answer["detail"]) == (409, f"this explanation has {made + 1} experiments; ask the question again")
 
 
 def test_experiments_are_kept_shown_and_deleted_with_their_explanation(pinhole, trace, tmp_path):

@@ -58,7 +58,7 @@ def test_the_own_page_can(open_door):
 @pytest.mark.parametrize("path", ["/", "/api/server", "/api/explanations", "/static/app.js", "/openapi.json"])
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"authorization": "Bearer no"}, {"authorization": f"Basic {TOKEN}"}, {"cookie": "vtrace-token=x; ,;="}],
+    [{}, {"authorization": "Bearer no"}, {"authorization": f"Basic {TOKEN}"}, {"cookie": f"vtrace-token={TOKEN}; ,;="}],
     ids=["none", "wrong", "basic", "cookie"],
 )
 def test_without_the_token_nothing_is_answered(locked_door, path, headers):

@@ -16,10 +16,14 @@ import pytest
 
 from support.serving import served, serving
 from support.waiting import PATIENCE, wait_until
+from vtrace.serve import security
 from vtrace.serve.connections import TimedProtocol
 from vtrace.serve.security import SECURITY_HEADERS
 
 TOKEN = "a-token-of-thirty-two-characters"
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
 
 
 def damage(path, statement: str, *values: object) -> None:
@@ -43,6 +47,10 @@ def runs(run_folder, tmp_path_factory):
         "odd items": ("UPDATE item SET correct = 'perhaps', number = 'first', question = x'ff'",),
         "odd reply": ("UPDATE item SET reply = '[[['",),
     }
+    damages["endless"] = (f"CREATE VIEW endless AS {ENDLESS}",)
+    os.mkfifo(place / "questions.csv")
+    for name, benchmark in (("text only", "facts"), ("questions in a pipe", str(place / "questions.csv"))):
+        damages[name] = ("UPDATE meta SET value = json_set(value, '$.benchmark', ?) WHERE key = 'settings'", benchmark)
     for name, change in damages.items():
         shutil.copytree(run_folder, place / name)
         if change:
@@ -77,6 +85,7 @@ def test_a_damaged_run_is_listed_with_its_reason_and_hides_no_other(client):
         "odd model",
         "no items",
         "odd items",
+        "endless",
         "pipe",
         "garbage",
     ):
@@ -122,16 +131,45 @@ def test_even_the_answer_to_a_bug_and_to_what_is_not_http_has_the_headers(client
         "=;=;;",
         "é=ü",
         "a=b; a=c",
-        "vtrace-token=another-servers",
+        "vtrace-token=another-applications",
+        "vtrace-token-0123456789abcdef=another-servers",
         "\x7f\x01=x",
         '{"json": 1}',
     ],
 )
 def test_cookies_of_other_applications_lock_nobody_out(pinhole, tmp_path, others):
     with serving(lambda name: pinhole, tmp_path / "history.sqlite", token=TOKEN) as client:
-        for cookie in (f"{others}; vtrace-token={TOKEN}", f"vtrace-token={TOKEN}; {others}"):
+        own = client.send("GET", f"/?token={TOKEN}")[1]["set-cookie"].partition(";")[0]
+        for cookie in (f"{others}; {own}", f"{own}; {others}"):
             assert client.send("GET", "/api/server", headers={"cookie": cookie.encode().decode("latin-1")})[0] == 200
         assert client.send("GET", "/api/server", headers={"cookie": others.encode().decode("latin-1")})[0] == 401
+
+
+def test_two_servers_of_one_host_do_not_replace_each_others_cookie(pinhole, tmp_path):
+    """A browser keeps one cookie of a name for all ports of a host."""
+    names = set()
+    for token in (TOKEN, TOKEN[::-1]):
+        with serving(lambda name: pinhole, tmp_path / "history.sqlite", token=token) as client:
+            names.add(client.send("GET", f"/?token={token}")[1]["set-cookie"].partition("=")[0])
+    assert len(names) == 2
+
+
+def test_what_is_sent_at_once_is_bounded_whatever_it_claims_to_be(pinhole, tmp_path, monkeypatch):
+    monkeypatch.setattr(security, "BODIES_BYTES", 1_000_000)
+    form = {"content-type": "multipart/form-data; boundary=x"}
+    head = f"POST /api/explanations HTTP/1.1\r\nhost: localhost\r\ncontent-type: {form['content-type']}\r\n"
+    field = b'--x\r\ncontent-disposition: form-data; name="question"\r\n\r\n'
+    path = f"/api/explanations/{'0' * 32}/experiments"  # takes JSON, which is kept in memory as a whole
+    with serving(lambda name: pinhole, tmp_path / "history.sqlite", upload_bytes=1_000_000) as client:
+        with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as slow:
+            slow.sendall(f"{head}content-length: 900001\r\n\r\n".encode() + field + bytes(900_000 - len(field)))
+            wait_until(lambda: client.guard.arrived == 900_000, "the arrival of the slow one")
+            status, headers, body = client.send("POST", path, bytes(500_000), form)
+            assert (status, headers["retry-after"]) == (429, "5")
+            assert json.loads(body)["detail"] == "too much is being sent at once; try again in 5 s"
+            assert client.send("GET", "/api/server")[0] == 200
+        wait_until(lambda: client.guard.arrived == 0, "the end of the slow one")
+        assert client.send("POST", path, bytes(500_000), form)[0] == 422
 
 
 def closed(connection: socket.socket) -> bool:

@@ -73,7 +73,7 @@ def test_a_kill_and_a_restart_lose_no_finished_result(killed, tmp_path):
         found = {one["id"]: one["status"] for one in client.get("/api/explanations")[1]}
         assert found.keys() == set(ids)
         assert {found[id] for id in done} == {"done"}
-        assert set(found.values()) == {"done", "interrupted"}
+        assert set(found.values()) <= {"done", "interrupted"}  # a slow client may find all of them done
         for id in done:
             assert client.send("GET", f"/api/explanations/{id}/page")[0] == 200
             assert json.loads(client.send("GET", f"/api/explanations/{id}/result?method=ifr")[2])["method"] == "ifr"
@@ -89,6 +89,6 @@ def test_a_kill_and_a_restart_lose_no_finished_result(killed, tmp_path):
     assert not (tmp_path / "history.sqlite-wal").exists(), "the history was closed"
     with closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
         found = dict(db.execute("SELECT id, status FROM explanation"))
-    assert {found[id] for id in waiting} == {"done", "interrupted"}
+    assert {found[id] for id in waiting} <= {"done", "interrupted"}
     assert found[waiting[0]] == "done", "what runs is finished"
     assert found[again] == "done"

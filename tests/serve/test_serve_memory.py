@@ -33,6 +33,12 @@ def test_forty_uploads_of_24_megapixels_and_twelve_pages_at_once(tmp_path, recor
             refused = list(pool.map(lambda _: client.ask((bytes(30_000_000),))[0], range(UPLOADS)))
         assert set(refused) <= {422, 429}
         assert resident(process.pid) < started + 200, "nothing of it is kept"
+        experiments = f"/api/explanations/{'0' * 32}/experiments"
+        form = {"content-type": "multipart/form-data; boundary=x"}
+        with ThreadPoolExecutor(UPLOADS) as pool:  # of JSON that claims to be files
+            sent = pool.map(lambda _: client.send("POST", experiments, bytes(30_000_000), form)[0], range(UPLOADS))
+            assert set(sent) <= {422, 429}
+        assert resident(process.pid) < started + 200, "nothing of it is kept"
         with ThreadPoolExecutor(UPLOADS) as pool:
             answers = list(pool.map(lambda _: client.ask((data,)), range(UPLOADS)))
         assert {status for status, *_ in answers} <= {202, 429}

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from support.waiting import PATIENCE
+
 Behaviour = Callable[["FakeRequest"], None]
 SERVED = "served-pinhole"
 TEXT = "It is red.\nFinal answer: red"
@@ -91,7 +93,14 @@ def web_page(request: FakeRequest) -> None:
 
 
 def silent(request: FakeRequest) -> None:
-    request.server.released.wait(60)
+    request.server.released.wait(PATIENCE)
+
+
+def dripping(request: FakeRequest) -> None:
+    """Never silent for long, and never done."""
+    request.answer(200, b"{", length=10**6)
+    while not request.server.released.wait(0.05):
+        request.wfile.write(b" ")
 
 
 def cut_body(request: FakeRequest) -> None:

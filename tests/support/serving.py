@@ -108,14 +108,17 @@ def multipart(pictures: tuple[bytes, ...], fields: dict) -> tuple[str, bytes]:
 
 @contextmanager
 def serving(load, store: Path, runs: Path | None = None, token: str = "", **limits):
-    """A client of a running server, whose service is at hand as `client.service`.
+    """A client of a running server, whose service and guard are at hand as its attributes.
 
-    The server has a copy of the model: a model serves one thread at a time, and tests use theirs meanwhile.
+    The server has a copy of the model: a model serves one thread at a time, and tests use theirs meanwhile. It is made
+    here and not when the server's thread asks for it, for the same reason.
     """
+    theirs = load.lvlm if isinstance(load, Gate) else load("pinhole")
+    own = replace(theirs, model=copy.deepcopy(theirs.model))
 
     def load_copy(name: str) -> Lvlm:
-        lvlm = load(name)
-        return replace(lvlm, model=copy.deepcopy(lvlm.model))
+        load(name)
+        return own
 
     chosen = replace(Limits(), **{"grace": PATIENCE, "patience": 10 * PATIENCE, **limits})
     service = ExplanationService(ModelCache(["pinhole"], load_copy), METHODS, History(store), chosen)
@@ -123,6 +126,7 @@ def serving(load, store: Path, runs: Path | None = None, token: str = "", **limi
     client = Client(listening.getsockname()[1])
     client.service = service
     server = ExplanationServer(service, EvaluationRuns(runs), token)
+    client.guard = server.config.app
     service.start()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from support.waiting import PATIENCE
 from vtrace.errors import InputError
 from vtrace.system.files import check_writable, locked, write_atomically
 from vtrace.system.json_reader import read_json
@@ -122,7 +123,7 @@ def test_a_device_stays_a_device(tmp_path):
     reader.start()
     check_writable(null)
     write_atomically(null, lambda file: file.write_text("through the pipe"))
-    reader.join(60)
+    reader.join(PATIENCE)
     assert read == [b"through the pipe"]
     assert stat.S_ISFIFO(null.stat().st_mode)
     assert os.listdir(tmp_path) == ["null.json"]

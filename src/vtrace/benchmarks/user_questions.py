@@ -37,6 +37,8 @@ def open_user_questions(place: Path) -> Benchmark:
     if not os.path.exists(place):
         raise InputError(f"there is no file or folder {place}")
     table = _table(place) if os.path.isdir(place) else place
+    if table and not os.path.isfile(table):  # which may have no end, and cannot be read again to resume a run
+        raise InputError(f"{table} is not a regular file; save the questions as a CSV or JSONL file")
     rows = _pairs(place) if table is None else [_checked(row, table.name) for row in read_table(table)]
     if not rows:
         raise InputError(f"{table or place} has no questions")

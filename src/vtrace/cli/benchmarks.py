@@ -16,8 +16,9 @@ def benchmarks_command(json: JsonOption = False) -> None:
     if json:
         print(jsonlib.dumps(describe_benchmarks(), indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from .terminal import Terminal
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("benchmark", "title", "items", "licence", "source"):
@@ -27,5 +28,5 @@ def benchmarks_command(json: JsonOption = False) -> None:
     for facts in describe_benchmarks():
         place = facts["hub"][0] if "hub" in facts else facts["from"]
         table.add_row(facts["name"], facts["title"], f"{facts['size']:,}", facts["licence"], place)
-    Console().print(table)
+    Terminal().print(table)
     print("Sources with a slash are datasets on the Hugging Face hub. Offline: vtrace evaluate -b NAME --data FOLDER")

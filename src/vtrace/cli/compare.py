@@ -96,9 +96,9 @@ def compare_command(
     if json == STDOUT:
         print(jsonlib.dumps(comparison_document(comparison), ensure_ascii=False))
     else:
-        from rich.console import Console
+        from .terminal import Terminal
 
-        show_comparison(comparison, Console(), top)
+        show_comparison(comparison, Terminal(), top)
     print_written(written)
     for reason in comparison.failures.values():
         print_note(reason)

@@ -89,8 +89,8 @@ def compare_models_command(
     if json == STDOUT:
         print(document)
     else:
-        from rich.console import Console
+        from .terminal import Terminal
 
-        show_comparison(comparison, Console(), 3, "model")
-        show_moves(moves(comparison)[:top], Console())
+        show_comparison(comparison, Terminal(), 3, "model")
+        show_moves(moves(comparison)[:top], Terminal())
     print_written(written)

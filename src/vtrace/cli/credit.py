@@ -132,10 +132,10 @@ def credit_command(
     if json:
         print(jsonlib.dumps(found.summary(), indent=1, ensure_ascii=False))
     else:
-        from rich.console import Console
+        from .terminal import Terminal
 
         if shown.row:
-            show_credit(shown.row, Console())
+            show_credit(shown.row, Terminal())
         print(_summary(found))
     print_written(written)
     if response and not shown.row:
@@ -199,8 +199,9 @@ def _list(json: bool) -> None:
         }
         print(jsonlib.dumps({"sources": sources, "rules": RULES}, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from .terminal import Terminal
 
     scored = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("source", "what it scores", "forward passes"):
@@ -212,4 +213,4 @@ def _list(json: bool) -> None:
         weighed.add_column(title, no_wrap=title == "rule")
     for rule, about in RULES.items():
         weighed.add_row(rule, about)
-    Console().print(scored, "", weighed)
+    Terminal().print(scored, "", weighed)

@@ -46,9 +46,10 @@ def doctor_command(
 
 
 def _print_facts(facts: Examination, tokens: int) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from .terminal import Terminal
 
     packages = ", ".join(f"{name} {found or '(not installed)'}" for name, found in facts["packages"].items())
     rows = {
@@ -71,7 +72,7 @@ def _print_facts(facts: Examination, tokens: int) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for label, value in rows.items():
         table.add_row(Text(label, "dim"), Text(value))
-    Console().print(table)
+    Terminal().print(table)
 
 
 def _memory(plan: Requirements, dtype: str) -> str:

@@ -265,9 +265,8 @@ def explain_command(
     if json == STDOUT:
         print(jsonlib.dumps(attribution_document(attribution, whole=False), ensure_ascii=False))
     else:
-        from rich.console import Console
-
         from ..report.attribution.console import show_attribution
+        from .terminal import Terminal
 
-        show_attribution(attribution, Console(), top)
+        show_attribution(attribution, Terminal(), top)
     print_written(written)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import sys
+import warnings
 from typing import Annotated, Any, NoReturn, Protocol, runtime_checkable
 
 import typer
@@ -136,6 +138,8 @@ def _quieten() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    warnings.filterwarnings("ignore", "Detected pickle protocol")  # what such a file contains is refused anyway
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # kernels that it lacks, also where nobody asks for them
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")

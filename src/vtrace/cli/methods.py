@@ -29,13 +29,14 @@ def methods_command(json: JsonOption = False) -> None:
         }
         print(jsonlib.dumps(facts, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from .terminal import Terminal
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("method", "what it measures", "forward passes", "status"):
         table.add_column(title, no_wrap=title == "method")
     for name, m in CATALOGUE.items():
         table.add_row(name, m.about, m.cost, m.status)
-    Console().print(table)
+    Terminal().print(table)
     print("Options and defaults: vtrace methods --json. Formulas and limits: docs/methods")

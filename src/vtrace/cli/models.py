@@ -26,8 +26,9 @@ def models_command(json: JsonOption = False) -> None:
         }
         print(jsonlib.dumps(facts, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from .terminal import Terminal
 
     refused: dict[str, list[str]] = {}
     for one in sorted(types):
@@ -39,8 +40,8 @@ def models_command(json: JsonOption = False) -> None:
     others = Table("not supported", "reason", box=None, padding=(0, 2, 0, 0), header_style="dim")
     for reason, kinds in refused.items():
         others.add_row(", ".join(kinds), reason)
-    Console().print(supported, "")
-    Console().print(others, "")
+    Terminal().print(supported, "")
+    Terminal().print(others, "")
     count = sum(one.supported for one in types)
     print(f"{count} of {len(types)} image-text model types of the installed transformers are supported.")
     print(f"Embedded models: {', '.join(EMBEDDED)}")

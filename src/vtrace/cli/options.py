@@ -205,7 +205,7 @@ ConcurrencyOption = Annotated[
     int, typer.Option("--concurrency", metavar="N", min=1, help="Requests to the server at a time.")
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long the server may be silent.")
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long the server may take to answer.")
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="Seed for stochastic methods.")

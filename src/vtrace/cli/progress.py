@@ -19,9 +19,9 @@ def spinner(quiet: bool) -> Iterator[Progress]:
     if not _watched(quiet):
         yield silent
         return
-    from rich.console import Console
+    from .terminal import Terminal
 
-    with Console(stderr=True).status("Starting") as status:
+    with Terminal(stderr=True).status("Starting") as status:
 
         def report(done: int, total: int, label: str = "") -> None:
             status.update(f"{label} {done}/{total}" if total else label)
@@ -35,9 +35,10 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
     if not _watched(quiet):
         yield silent
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
+
+    from .terminal import Terminal
 
     columns = (
         TextColumn("{task.description}"),
@@ -46,7 +47,7 @@ def progress_bar(quiet: bool) -> Iterator[Progress]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[pace]}"),
     )
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=Terminal(stderr=True)) as bar:
         task = bar.add_task("Starting", total=None, pace="")
         pace = Pace()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +31,7 @@ from .options import (
     parse_endpoint,
     parse_shard,
 )
-from .outputs import print_written
+from .outputs import print_note, print_written
 from .progress import progress_bar, spinner
 
 TRACE_EXAMPLES = """
@@ -101,11 +100,11 @@ def trace_command(
         else:
             lvlm = load(model, find_dtype(dtype), device or None, family=find_family(family))
     for file, reason in chosen.lost:
-        print(f"vtrace: skipping {file}: {reason}", file=sys.stderr)
+        print_note(f"skipping {file}: {reason}")
     with progress_bar(quiet) as report:
         path = freeze_responses(lvlm, chosen, plan, place, numbers, endpoint=server, shard=part, progress=report)
     found = summarise_traces(path)
     for line in found.describe():
-        print(f"vtrace: {line}", file=sys.stderr)
+        print_note(line)
     print_written([path])
     print(jsonlib.dumps({"file": str(path), **found._asdict()}, indent=1, ensure_ascii=False) if json else path)

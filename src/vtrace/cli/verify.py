@@ -117,11 +117,10 @@ def verify_command(
     if json == STDOUT:
         print(text)
     else:
-        from rich.console import Console
-
         from ..report.verification_console import show_verification
+        from .terminal import Terminal
 
-        show_verification(verification, Console())
+        show_verification(verification, Terminal())
     print_written(written)
     for note in attribution.warnings:
         print_note(note)

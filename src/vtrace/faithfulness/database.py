@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..system.files import locked
 from ..system.json_reader import parse_json
 
+_PROGRAMS = "SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1"
 _META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
 
 _OLDER = {"family": ""}  # settings that files of older versions do not have, and what theirs were
@@ -59,6 +60,7 @@ class Database:
                     self.connection.executescript(f"BEGIN; {_META} {schema}")
                     self.connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(version),))
                     self.connection.execute("INSERT INTO meta VALUES ('settings', ?)", (json.dumps(settings),))
+            _refuse_programs(self.connection, self.path)
             before = read_settings(self.connection, self.path, version)
             self.connection.execute("PRAGMA journal_mode = WAL")  # not before it is known to be ours
         check_settings(self.path, before, settings)
@@ -120,7 +122,19 @@ def insert_row(connection: sqlite3.Connection, table: str, row: Mapping[str, obj
 def connect_read_only(path: Path) -> sqlite3.Connection:
     if not path.is_file():  # to open a pipe would wait for ever
         raise InputError(f"{path} is not a regular file; move it away")
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        _refuse_programs(connection, path)
+    except (InputError, sqlite3.Error):
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_programs(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse what runs when a table is read or written: in a file of somebody else's it may never end."""
+    if connection.execute(_PROGRAMS).fetchone():
+        raise InputError(f"{path} has views or triggers, which VTrace does not write; move it away and run again")
 
 
 @contextmanager

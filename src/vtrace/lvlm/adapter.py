@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from transformers.utils import cached_file
 
-from ..errors import InputError, ModelError, first_line
+from ..errors import InputError, ModelError
 from ..system.json_reader import read_json
-from .checkpoint_source import Checkpoint, reach_checkpoint
+from .checkpoint_source import Checkpoint, failure_reason, reach_checkpoint
 
 _CONFIG = "adapter_config.json"
 
@@ -63,7 +63,7 @@ def adapted(model: Any, adapter: str, name: str) -> Any:
         whole = PeftModel.from_pretrained(model, found.source, revision=found.options.get("revision"))
         absent = _not_loaded(whole, found)
     except Exception as error:  # adapters and their files can be wrong in many ways
-        raise ModelError(f"the adapter {adapter} does not fit {name}: {first_line(error)}") from error
+        raise ModelError(f"the adapter {adapter} does not fit {name}: {failure_reason(error)}") from error
     if absent:
         raise ModelError(f"the adapter {adapter} does not fit {name}: there is no place for {absent[0]}")
     quantised = getattr(model, "is_quantized", False)

@@ -111,4 +111,6 @@ def failure_reason(error: Exception) -> str:
         return "it needs code of its own, which VTrace never runs"
     if found := _MISSING.search(str(error)):
         return f"it needs {found[1]}; install it with: pip install {found[1]}"
+    if "weights_only" in str(error):  # PyTorch's own message says how to run what a pickle contains
+        return "its weights are a pickle with code in it, which VTrace never runs; use weights in .safetensors format"
     return first_line(error)

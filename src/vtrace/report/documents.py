@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..attribution.findings.contrast import contrast_document, read_contrast
-from ..attribution.findings.regions import Region, region_entry
+from ..attribution.findings.regions import MOST_REGIONS, Region, region_entry
 from ..attribution.findings.verification_document import read_verification, verification_document
 from ..attribution.result import Attribution
 from ..attribution.triangle import LARGEST_SAVED, Triangle
@@ -169,7 +169,7 @@ def _attribution(document: dict[str, Any]) -> Attribution:
         pairwise=None if pairwise is None else Triangle.of(decode_triangle(pairwise, len(trace))),
         verification=None if verified is None else read_verification(verified, trace),
         contrast=None if contrast is None else read_contrast(contrast, len(trace)),
-        regions=tuple(_region(entry, len(trace)) for entry in document.get("regions", [])),
+        regions=_regions(document.get("regions", []), len(trace)),
     )
 
 
@@ -179,6 +179,13 @@ def _check_finite(value: Any, where: str) -> None:
         json.dumps(value, allow_nan=False)
     except ValueError as error:
         raise ValueError(f"{where} has a value that is no number") from error
+
+
+def _regions(entries: Any, length: int) -> tuple[Region, ...]:
+    found = tuple(_region(entry, length) for entry in entries)
+    if sum(region.kind != "evidence" for region in found) > MOST_REGIONS:
+        raise ValueError(f"there are more than {MOST_REGIONS} regions")
+    return found
 
 
 def _region(entry: Any, length: int) -> Region:

@@ -84,6 +84,10 @@ class ExperimentTable:
         )
         return list(map(_experiment, rows))
 
+    def count(self, explanation: str) -> int:
+        """How many there are on one explanation, however they ended: each takes space."""
+        return self._history.read("SELECT COUNT(*) FROM experiment WHERE explanation = ?", (explanation,))[0][0]
+
     def find(self, explanation: str, id: str) -> Experiment | None:
         rows = self._history.read(
             f"SELECT {_COLUMNS} FROM experiment WHERE explanation = ? AND id = ?", (explanation, id)

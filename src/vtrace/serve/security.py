@@ -7,8 +7,10 @@ FastAPI limits bodies, checks `Sec-Fetch-Site`, or requires a token for static f
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,9 +19,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN_COOKIE = "vtrace-token"
+from ..system.peak_memory import return_free_memory
+
 FORM_TYPE = "multipart/form-data"
 PLAIN_BYTES = 4 * 2**20  # of a request without files: it is kept in memory as a whole
+BODIES_BYTES = 256 * 2**20  # of all requests at a time: what is not a file stays in memory, and a file may
+BODIES_WAIT = 5  # seconds after which a client that finds no room may try again
 DEFAULT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 SECURITY_HEADERS = {
     "content-security-policy": DEFAULT_POLICY,
@@ -61,6 +66,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, upload_bytes: int, body_seconds: float):
         self.app, self.token, self.upload_bytes, self.body_seconds = app, token, upload_bytes, body_seconds
+        self.arrived, self._room = 0, max(BODIES_BYTES, upload_bytes)  # for the bodies of all requests in progress
+        # Browsers send cookies to all servers of a host: one of another VTrace must not replace ours.
+        self.cookie = f"vtrace-token-{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,7 +77,13 @@ class Guard:
         headers = Headers(scope=scope)
         refusal = self._refusal(scope, headers)
         app = self.app if refusal is None else refusal
-        await app(scope, self._counted(receive, self._most_bytes(headers)), _with_headers(send))
+        body = _Body(receive, self._most_bytes(headers), self.body_seconds, self._make_room)
+        try:
+            await app(scope, body.receive, _with_headers(send))
+        finally:
+            self.arrived -= body.size
+            if body.size > PLAIN_BYTES:
+                return_free_memory()
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The response to a request that is refused; None if it is allowed."""
@@ -91,14 +105,14 @@ class Guard:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._same(given.strip()):
             return True
-        return any(self._same(value) for value in _cookies(headers, TOKEN_COOKIE))
+        return any(self._same(value) for value in _cookies(headers, self.cookie))
 
     def _sign_in(self, scope: Scope) -> Response:
         """`/?token=…` exchanges the token for a cookie, so that it does not stay in the address."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and self._same(given):
             answer: Response = RedirectResponse("/", 303)
-            answer.set_cookie(TOKEN_COOKIE, self.token, httponly=True, samesite="strict", path="/")
+            answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
             return answer
         how = "open the address that 'vtrace serve' printed, or send 'Authorization: Bearer TOKEN'"
         return _refuse(401, f"a token is required: {how}", {"www-authenticate": "Bearer"})
@@ -111,26 +125,38 @@ class Guard:
         has_files = headers.get("content-type", "").lower().startswith(FORM_TYPE)
         return self.upload_bytes if has_files else min(self.upload_bytes, PLAIN_BYTES)
 
-    def _counted(self, receive: Receive, most: int) -> Receive:
-        """Bodies are counted as they arrive, and have to arrive in time."""
-        seen, complete, until = 0, False, asyncio.get_running_loop().time() + self.body_seconds
+    def _make_room(self, size: int) -> None:
+        """Count bytes that have arrived, or refuse a request that would need too much memory with the others."""
+        if self.arrived + size > self._room:
+            why = f"too much is being sent at once; try again in {BODIES_WAIT} s"
+            raise HTTPException(429, why, {"retry-after": str(BODIES_WAIT)})
+        self.arrived += size
 
-        async def counted() -> Message:
-            nonlocal seen, complete
-            if complete:  # what follows is the end of the connection, whenever that is
-                return await receive()
-            try:
-                async with asyncio.timeout_at(until):
-                    message = await receive()
-            except TimeoutError as error:
-                raise HTTPException(408, f"the request took longer than {self.body_seconds:g} seconds") from error
-            complete = not message.get("more_body", False)
-            seen += len(message.get("body", b""))
-            if seen > most:
-                raise HTTPException(413, _too_large(most))
-            return message
 
-        return counted
+class _Body:
+    """The body of one request: counted as it arrives, and it has to arrive in time."""
+
+    def __init__(self, receive: Receive, most: int, seconds: float, make_room: Callable[[int], None]):
+        self.size = 0
+        self._receive, self._most, self._seconds, self._make_room = receive, most, seconds, make_room
+        self._until = asyncio.get_running_loop().time() + seconds
+        self._complete = False
+
+    async def receive(self) -> Message:
+        if self._complete:  # what follows is the end of the connection, whenever that is
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise HTTPException(408, f"the request took longer than {self._seconds:g} seconds") from error
+        self._complete = not message.get("more_body", False)
+        arrived = len(message.get("body", b""))
+        if self.size + arrived > self._most:
+            raise HTTPException(413, _too_large(self._most))
+        self._make_room(arrived)
+        self.size += arrived
+        return message
 
 
 def _too_large(most: int) -> str:

@@ -26,7 +26,7 @@ from .security import Limits
 from .stored_results import StoredResults, pack_results
 from .submission import Offer, Submission, bare_question
 from .turns import Turns
-from .uploads import thumbnail
+from .uploads import first_thumbnail
 from .worker import explain_job
 
 MOST_EXPERIMENTS = 200  # on one explanation
@@ -107,7 +107,7 @@ class ExplanationService:
     def shown(self, find: Callable[[], RunResponse]) -> bytes:
         """A small version of the first picture of an example of a run."""
         with self._decoding.take():
-            return thumbnail(find().example.images[0])
+            return first_thumbnail(find().example.images)
 
     def find(self, id: str) -> HistoryRecord:
         record = self.history.find(id)
@@ -169,7 +169,7 @@ class ExplanationService:
                 check_experiment(request, self._results(id).bare_trace())
             if problem := self._problem(id):
                 raise NotPossibleNow(problem)
-            if self.find(id).experiments >= MOST_EXPERIMENTS:
+            if self.history.experiments.count(id) >= MOST_EXPERIMENTS:
                 raise NotPossibleNow(f"this explanation has {MOST_EXPERIMENTS} experiments; ask the question again")
             job = ExperimentJob(uuid.uuid4().hex, id, request)
             join(job, lambda: self.history.experiments.add(job))

@@ -40,7 +40,14 @@ def check_uploads(uploads: Sequence[bytes], limits: Limits) -> CheckedPictures:
 
 def as_files(images: Sequence[Image.Image]) -> CheckedPictures:
     """Pictures that are already decoded, as files without loss."""
-    return CheckedPictures(tuple(map(_png, images)), thumbnail(images[0]))
+    return CheckedPictures(tuple(map(_png, images)), first_thumbnail(images))
+
+
+def first_thumbnail(images: Sequence[Image.Image]) -> bytes:
+    """A small version of the first picture."""
+    if not images:
+        raise InputError("this example has no picture; the server shows examples with pictures only")
+    return thumbnail(images[0])
 
 
 def thumbnail(image: Image.Image) -> bytes:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, NamedTuple
@@ -58,7 +60,7 @@ class Endpoint:
         url: base of the API, such as http://localhost:8000/v1.
         model: the name under which the server knows the model.
         concurrency: requests at a time.
-        timeout: seconds that the server may be silent.
+        timeout: seconds that the server may take to answer.
         attempts: how often a request is sent before it is given up.
         pause: seconds before the second attempt; doubled before each further one.
     """
@@ -98,7 +100,7 @@ class ChatClient:
         endpoint.check()
         self.endpoint = endpoint
         self._closed = threading.Event()
-        self._open: set[HTTPConnection] = set()
+        self._open: set[socket.socket] = set()
         self._token_ids = True  # until the server refuses a request for them
 
     def complete(self, messages: list[dict[str, Any]], max_tokens: int) -> Mapping[str, Any]:
@@ -117,9 +119,8 @@ class ChatClient:
 
     def close(self) -> None:
         self._closed.set()
-        for connection in list(self._open):
-            if connection.sock is not None:
-                connection.close()
+        for opened in list(self._open):
+            _end(opened)
 
     def _send_patiently(self, request: dict[str, Any]) -> Mapping[str, Any]:
         """Send a request until it is answered. The waits between attempts double, unless the server names one."""
@@ -157,14 +158,36 @@ class ChatClient:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key := read_key():
             headers["Authorization"] = f"Bearer {key}"
-        self._open.add(connection)
-        try:
+        connection.connect()
+        with closing(connection), self._limited(connection.sock):
             connection.request("POST", f"{parts.path.rstrip('/')}/chat/completions", body, headers)
-            answer = connection.getresponse()
-            return ServerReply(answer.status, answer.headers.get("Retry-After", ""), answer.read(_MOST_BYTES))
+            with connection.getresponse() as answer:
+                return ServerReply(answer.status, answer.headers.get("Retry-After", ""), answer.read(_MOST_BYTES))
+
+    @contextmanager
+    def _limited(self, opened: socket.socket) -> Iterator[None]:
+        """End a connection when its time is over: a socket's own limit starts anew with every byte."""
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            _end(opened)
+
+        timer = threading.Timer(self.endpoint.timeout, give_up)
+        timer.daemon = True
+        self._open.add(opened)
+        timer.start()
+        try:
+            yield
+        except (OSError, HTTPException) as error:
+            if not late.is_set():
+                raise
+            raise TimeoutError from error
         finally:
-            self._open.discard(connection)
-            connection.close()
+            timer.cancel()
+            self._open.discard(opened)
+        if late.is_set():  # a body that is cut short need not be an error
+            raise TimeoutError
 
     def _read(self, reply: ServerReply) -> Mapping[str, Any] | None:
         """The answer; None if it is cut off."""
@@ -210,6 +233,12 @@ class ChatClient:
     @property
     def _place(self) -> str:
         return f"the server at {self.endpoint.url}"
+
+
+def _end(opened: socket.socket) -> None:
+    """Wake a thread that reads or writes: closing alone does not."""
+    with suppress(OSError):
+        opened.shutdown(socket.SHUT_RDWR)
 
 
 def _seconds(reply: ServerReply) -> float:

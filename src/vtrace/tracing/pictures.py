@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from PIL import ExifTags, Image, ImageFilter, ImageOps, UnidentifiedImageError
 
 from ..errors import InputError, first_line
@@ -18,6 +19,7 @@ MAX_TOTAL_PIXELS = 256_000_000  # of all pictures of one question
 BLUR = 1 / 12  # radius of the Gaussian that hides a photograph or diagram, as a fraction of the longer side
 # Formats that are decoded by Pillow itself: some others start external programs.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO", "JPEG2000", "AVIF", "PPM", "TGA", "ICO")
+_MASK_MODES = ("1", "L", "P", "I", "I;16")  # in which a pixel is one number
 Picture = Image.Image | str | os.PathLike[str]
 
 
@@ -49,6 +51,14 @@ def image_size(picture: str | os.PathLike[str] | bytes, name: str, formats: Sequ
     with _refusing(name), Image.open(_file(picture, name), formats=_known(formats)) as opened:
         _check_size(opened, name)
         return opened.size
+
+
+def open_mask(path: str | os.PathLike[str]) -> np.ndarray:
+    """One number for each pixel of a mask, as its file stores them: palettes and 16 bits are kept."""
+    name = str(path)
+    with _refusing(name), Image.open(_file(path, name), formats=_known(FORMATS)) as opened:
+        _check_size(opened, name)
+        return np.asarray(opened if opened.mode in _MASK_MODES else opened.convert("L"))
 
 
 @contextmanager

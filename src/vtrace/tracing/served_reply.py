@@ -46,11 +46,11 @@ def served_reply(lvlm: Lvlm, completion: Mapping[str, Any]) -> Reply:
         text = message.get("content") or ""
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise InputError("the server sent something else than a chat completion") from error
-    if ended not in _FINISHES:
+    if not isinstance(ended, str) or ended not in _FINISHES:
         raise InputError(f"the server ended the response with {str(ended)[:40]!r} instead of 'stop' or 'length'")
     finish = _FINISHES[ended]
     ids = choice.get("token_ids")
-    if isinstance(ids, list) and ids and all(isinstance(token, int) for token in ids):
+    if isinstance(ids, list) and ids and all(type(token) is int for token in ids):
         return _ended(lvlm, sampled_reply(lvlm, ids).ids, finish, None)
     if message.get("reasoning_content") or message.get("reasoning"):
         raise InputError("the server split the reasoning off the response; start it without a reasoning parser")

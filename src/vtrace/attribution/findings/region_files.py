@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from ...errors import InputError, first_line
 from ...system.json_reader import read_json
-from ...tracing.pictures import image_size
+from ...tracing.pictures import open_mask
 from ...types import Trace
-from .regions import Region, box_region, mask_region, picture_size
+from .regions import MOST_REGIONS, Region, box_region, mask_region, picture_size
 
 MOST_LABELS = 64  # of a mask; a picture with more values is probably a photograph
 _HOW = "write NAME=LEFT,TOP,RIGHT,BOTTOM, or give a .json file in the layout of COCO or a mask as .png"
@@ -24,6 +23,8 @@ _HOW = "write NAME=LEFT,TOP,RIGHT,BOTTOM, or give a .json file in the layout of 
 def read_regions(trace: Trace, given: Sequence[str]) -> tuple[Region, ...]:
     """All regions that are given; names that occur twice are numbered."""
     found = [region for text in given for region in _read(trace, text)]
+    if len(found) > MOST_REGIONS:
+        raise InputError(f"there are {len(found)} regions; the limit is {MOST_REGIONS}")
     return tuple(_numbered(found))
 
 
@@ -100,6 +101,8 @@ def _annotations_in(path: Path) -> _Annotations:
         raise InputError(f"{path} is not in the layout of COCO: {type(error).__name__}: {first_line(error)}") from error
     if not boxes:
         raise InputError(f"{path} has no annotations")
+    if len(boxes) > MOST_REGIONS:
+        raise InputError(f"{path} has more than {MOST_REGIONS} annotations; keep those of this picture")
     return _Annotations(boxes, sizes)
 
 
@@ -126,12 +129,7 @@ class _Mask(NamedTuple):
 
 def _mask_in(path: Path) -> _Mask:
     """The values of a mask, 0 being the background."""
-    image_size(path, str(path))
-    try:
-        with Image.open(path) as opened:
-            values = np.asarray(opened if opened.mode in ("1", "L", "P", "I", "I;16") else opened.convert("L"))
-    except Exception as error:  # decoders raise many kinds of errors on a damaged file
-        raise InputError(f"cannot read {path}: {first_line(error)}") from error
+    values = open_mask(path)
     labels = [int(value) for value in np.unique(values) if value]
     if len(labels) > MOST_LABELS:
         raise InputError(f"{path} has {len(labels)} values; a mask has one value per region, at most {MOST_LABELS}")

@@ -13,6 +13,8 @@ from ...errors import InputError
 from ...types import Box, Patch, Trace
 
 RegionKind = Literal["box", "mask", "segment", "evidence"]
+MOST_REGIONS = 500  # each is compared with every other
+_MOST_NOTES = 5  # on regions that overlap
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,12 @@ def segment_region(trace: Trace, text: str) -> Region:
 
 
 def overlapping_regions(regions: Sequence[Region]) -> list[str]:
-    """A note for every two regions with common patches or words: their shares count those twice."""
-    return [
-        f"regions {one.name} and {other.name} overlap; what they have in common counts for both"
-        for one, other in combinations([region for region in regions if region.kind != "evidence"], 2)
-        if _common(one, other)
-    ]
+    """Notes on regions with common patches or words: their shares count those twice."""
+    named = [region for region in regions if region.kind != "evidence"]
+    pairs = [(one.name, other.name) for one, other in combinations(named, 2) if _common(one, other)]
+    notes = [f"regions {a} and {b} overlap; what they have in common counts for both" for a, b in pairs[:_MOST_NOTES]]
+    more = len(pairs) - len(notes)
+    return [*notes, f"{more} more pairs of regions overlap"] if more else notes
 
 
 def picture_size(trace: Trace, image: int, name: str) -> tuple[int, int]:

@@ -15,28 +15,43 @@ from .tables import json_lines
 class LoggedSample(NamedTuple):
     """What the log says about one item."""
 
+    item: int  # its number in the dataset
     prompt: str  # empty if it was not logged
     target: str  # the correct answer
     response: str
 
 
+class DamagedLine(NamedTuple):
+    """A line of the log that cannot be used, and why."""
+
+    key: str
+    error: InputError
+
+
 def with_samples(benchmark: Benchmark, path: Path) -> Benchmark:
     """The items of a benchmark that are in the log, with the prompt and the response found there.
 
-    The log refers to an item by its number in the dataset and has no pictures; those come from the benchmark.
+    The log refers to an item by its number in the dataset and has no pictures; those come from the benchmark. Loading
+    the example of a damaged line fails, and only that.
     """
     samples = read_samples(path)
-    outside = next((number for number in samples if not 0 <= number < benchmark.size), None)
+    items = [sample.item for sample in samples if isinstance(sample, LoggedSample)]
+    outside = next((item for item in items if not 0 <= item < benchmark.size), None)
     if outside is not None:
         raise InputError(
             f"{path.name} has an item {outside}, but {benchmark.name} has only {benchmark.size}; "
             "the log belongs to another benchmark or split"
         )
-    numbers = list(samples)
+
+    def key(number: int) -> str:
+        logged = samples[number]
+        return logged.key if isinstance(logged, DamagedLine) else benchmark.key(logged.item)
 
     def example(number: int) -> Example:
-        logged = samples[numbers[number]]
-        asked = benchmark.example(numbers[number])
+        logged = samples[number]
+        if isinstance(logged, DamagedLine):
+            raise logged.error
+        asked = benchmark.example(logged.item)
         if logged.target and asked.answer and not _same_target(logged.target, asked):
             raise InputError(
                 f"the right answer is {logged.target[:40]!r} in the log and {asked.answer[:40]!r} in the benchmark; "
@@ -44,7 +59,7 @@ def with_samples(benchmark: Benchmark, path: Path) -> Benchmark:
             )
         return replace(asked, question=logged.prompt or asked.question, response=logged.response)
 
-    return replace(benchmark, size=len(numbers), key=lambda number: benchmark.key(numbers[number]), example=example)
+    return replace(benchmark, size=len(samples), key=key, example=example)
 
 
 def _same_target(target: str, asked: Example) -> bool:
@@ -54,28 +69,33 @@ def _same_target(target: str, asked: Example) -> bool:
     return target.strip().lower() in {str(answer).strip().lower() for answer in known}
 
 
-def read_samples(path: Path) -> dict[int, LoggedSample]:
-    """Logged samples by the number of their item."""
-    found = {}
+def read_samples(path: Path) -> list[LoggedSample | DamagedLine]:
+    """Logged samples in order, the last one of each item; a log of nothing but damaged lines is refused."""
+    samples: dict[int, LoggedSample] = {}
+    damaged: list[DamagedLine] = []
     for number, row in json_lines(path):
-        if isinstance(row, InputError):
-            raise row
         try:
-            item, sample = _sample(row)
-        except Exception as error:  # a row can be of any form
-            raise InputError(f"line {number} of {path} is not a sample of lmms-eval: {first_line(error)}") from error
-        if not sample.response:
-            raise InputError(f"line {number} of {path} has no response")
-        found[item] = sample
-    if not found:
-        raise InputError(f"{path} has no samples")
-    return found
+            sample = _sample(row, f"line {number} of {path}")
+            samples[sample.item] = sample
+        except InputError as error:
+            damaged.append(DamagedLine(f"line {number}", error))
+    if not samples:
+        raise damaged[0].error if damaged else InputError(f"{path} has no samples")
+    return [*samples.values(), *damaged]
 
 
-def _sample(row: Any) -> tuple[int, LoggedSample]:
-    response = _first_text(row.get("resps")) or _first_text(row.get("filtered_resps"))
-    prompt = _first_text(row.get("input")) or _first_text(row.get("arguments"))
-    return int(row["doc_id"]), LoggedSample(prompt, str(row.get("target") or ""), response)
+def _sample(row: Any, where: str) -> LoggedSample:
+    if isinstance(row, InputError):
+        raise row
+    try:
+        response = _first_text(row.get("resps")) or _first_text(row.get("filtered_resps"))
+        prompt = _first_text(row.get("input")) or _first_text(row.get("arguments"))
+        sample = LoggedSample(int(row["doc_id"]), prompt, str(row.get("target") or ""), response)
+    except Exception as error:  # a row can be of any form
+        raise InputError(f"{where} is not a sample of lmms-eval: {first_line(error)}") from error
+    if not sample.response:
+        raise InputError(f"{where} has no response")
+    return sample
 
 
 def _first_text(cell: object) -> str:
