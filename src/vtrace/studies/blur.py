@@ -33,9 +33,9 @@ BLUR_STUDY = PointStudy(
     "blur",
     "how strong the blur has to be",
     {
-        "insertion": PlotPanel(_RADIUS, "RISE insertion, image"),
-        "deletion": PlotPanel(_RADIUS, "RISE deletion, image"),
-        "likelihood": PlotPanel(_RADIUS, "likelihood with the picture blurred"),
+        "insertion": PlotPanel(_RADIUS, "RISE insertion, image", log_x=True),
+        "deletion": PlotPanel(_RADIUS, "RISE deletion, image", log_x=True),
+        "likelihood": PlotPanel(_RADIUS, "likelihood with the picture blurred", log_x=True),
     },
     blur_points,
     limit=24,

@@ -119,8 +119,8 @@ EFFICIENCY_STUDY = PointStudy(
     {
         "seconds": PlotPanel("tokens", "seconds", log_x=True, log_y=True),
         "memory": PlotPanel("tokens", "peak memory above the model's, MB", log_x=True, from_zero=True),
-        "faithfulness": PlotPanel("seconds", "RISE insertion, image", scatter=True),
-        "targets": PlotPanel("", "seconds", ticks={0.0: "one span", 1.0: "every generated token"}, from_zero=True),
+        "faithfulness": PlotPanel("seconds", "RISE insertion, image", log_x=True, scatter=True),
+        "targets": PlotPanel("", "seconds", ticks={0.0: "one span", 1.0: "every token"}, from_zero=True),
     },
     efficiency_points,
     limit=2,
