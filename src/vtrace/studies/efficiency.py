@@ -22,6 +22,7 @@ from ..tracing.generate import retrace
 from ..tracing.reply import Reply
 from ..tracing.targets import find_target
 from ..types import Example, Target, Trace
+from .catalogue import STUDY_SUBJECTS
 from .point_plots import PlotPanel
 from .point_study import Point, PointStudy
 
@@ -115,7 +116,7 @@ def _lengthened(lvlm: Lvlm, trace: Trace, length: int) -> Trace | None:
 
 EFFICIENCY_STUDY = PointStudy(
     "efficiency",
-    "time and memory by sequence length, time against faithfulness, one target against every token",
+    STUDY_SUBJECTS["efficiency"],
     {
         "seconds": PlotPanel("tokens", "seconds", log_x=True, log_y=True),
         "memory": PlotPanel("tokens", "peak memory above the model's, MB", log_x=True, from_zero=True),

@@ -22,6 +22,7 @@ from ..methods.session import TraceSession
 from ..system.text_colours import FAINT
 from ..tracing.targets import find_target
 from ..types import Progress
+from .catalogue import STUDY_SUBJECTS
 from .figures import PAGE, TICK, LineLabel, label_lines, new_figure, set_labels
 from .method_colours import colours_of
 from .store import StudyStore
@@ -53,7 +54,7 @@ class VerifyStudy(Study[VerifiedExample]):
     """Hides true evidence, random patches, and what methods name."""
 
     name: str = "verify"
-    about: str = "how few patches have to be hidden to change an answer"
+    about: str = STUDY_SUBJECTS["verify"]
     limit: int = 100
 
     def choose(self, setup: StudySetup, store: StudyStore, limit: int, progress: Progress) -> Sequence[int]:

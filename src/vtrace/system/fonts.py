@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import NamedTuple
 
 from matplotlib import rc_context
-from matplotlib.font_manager import FontEntry, findfont, fontManager
+from matplotlib.font_manager import FontEntry, findfont, findSystemFonts, fontManager
 from matplotlib.ft2font import FT2Font
 
 USUAL = "DejaVu Sans"  # comes with matplotlib
@@ -21,6 +22,9 @@ _FAMILIAR = (
 _PLACEHOLDERS = "Last Resort"  # has a box for every character; comes with matplotlib
 _NAMED = 5  # characters without a font that a note lists
 _INVISIBLE = {"\u200d", "\ufe0e", "\ufe0f"}  # they only join or choose the characters around them
+
+# Many of these fonts have one weight only, and a title in it is not worth a line on the terminal.
+logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "Failed to find font weight" not in record.msg)
 
 
 class ChosenFonts(NamedTuple):
@@ -44,6 +48,8 @@ def fonts_for(text: str) -> ChosenFonts:
     lacking = {letter for letter in set(text) - _INVISIBLE if ord(letter) not in _characters(findfont(USUAL))}
     lacking = {letter for letter in lacking if unicodedata.category(letter)[0] not in "CZ"}
     families = [USUAL]
+    if lacking:
+        _list_new_fonts()
     for entry in _candidates() if lacking else ():
         if found := {letter for letter in lacking if ord(letter) in _characters(entry.fname)}:
             families.append(entry.name)
@@ -59,6 +65,15 @@ def drawn_in(texts: Iterable[str]) -> Iterator[ChosenFonts]:
     chosen = fonts_for("".join(texts))
     with rc_context({"font.family": list(chosen.families)}):
         yield chosen
+
+
+@cache
+def _list_new_fonts() -> None:
+    """matplotlib lists the fonts of a system once and for all: those that were installed later are added here."""
+    known = {entry.fname for entry in fontManager.ttflist}
+    for path in sorted(set(findSystemFonts()) - known):
+        with suppress(OSError, RuntimeError, ValueError):  # a file that is no font, or one that cannot be read
+            fontManager.addfont(path)
 
 
 def _candidates() -> list[FontEntry]:
