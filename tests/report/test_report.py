@@ -170,6 +170,23 @@ def test_a_font_that_was_installed_after_matplotlib_listed_them_is_found(monkeyp
     assert str(new) in {entry.fname for entry in fonts._candidates()}
 
 
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"\x00\x01\x00\x00", 42),
+        (b"OTTO", 3),
+        (b"ttcf" + bytes(8) + b"\x00\x00\x00\x10" + b"OTTO", 3),
+        (b"ttcf" + bytes(8) + b"\x00\x00\x00\x10" + b"true", 42),
+    ],
+)
+def test_text_stays_text_in_a_pdf_unless_a_font_has_postscript_outlines(head, kind, monkeypatch, tmp_path):
+    (tmp_path / "new.ttf").write_bytes(head)
+    entry = FontEntry(fname=str(tmp_path / "new.ttf"), name="New")
+    monkeypatch.setattr(fonts.fontManager, "ttflist", [*fonts.fontManager.ttflist, entry])
+    assert fonts.pdf_font_type(["DejaVu Sans", "New"]) == kind
+    assert fonts.pdf_font_type(["DejaVu Sans"]) == 42
+
+
 def test_console_prints_ranking_shares_status_and_answer(attribution):
     out = io.StringIO()
     show_attribution(attribution, Console(file=out, width=120))

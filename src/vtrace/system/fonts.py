@@ -59,6 +59,23 @@ def fonts_for(text: str) -> ChosenFonts:
     return ChosenFonts(tuple(dict.fromkeys(families)), tuple(sorted(lacking)))
 
 
+def pdf_font_type(families: Iterable[str]) -> int:
+    """42, in which text stays text; 3 if a font has PostScript outlines, which a PDF cannot hold as 42. In 3,
+    characters that have no name in their font, as some emoji, are not drawn."""
+    wanted = set(families)
+    files = {entry.fname for entry in fontManager.ttflist if entry.name in wanted}
+    return 3 if any(map(_has_postscript_outlines, files)) else 42
+
+
+def _has_postscript_outlines(path: str) -> bool:
+    with open(path, "rb") as file:
+        head = file.read(16)
+        if head.startswith(b"ttcf"):  # a collection: its first font
+            file.seek(int.from_bytes(head[12:], "big"))
+            head = file.read(4)
+    return head.startswith(b"OTTO")
+
+
 @contextmanager
 def drawn_in(texts: Iterable[str]) -> Iterator[ChosenFonts]:
     """Texts that are created inside use fonts for these characters."""
