@@ -12,7 +12,7 @@ import numpy as np
 
 from vtrace.errors import InputError
 from vtrace.faithfulness.statistics import Summary
-from vtrace.studies.figures import add_title
+from vtrace.studies.figures import add_title, save_figure
 from vtrace.studies.point_plots import MeanPoint, PlotPanel, draw_panels
 from vtrace.system.files import write_atomically
 
@@ -85,10 +85,7 @@ def write_report(folder: Path, docs: Path) -> bool:
     if not found or END not in rest:
         raise InputError(f"{page} has no place for the experiment: {BEGIN} … {END}")
     text = f"{before}{BEGIN}\n\n{section(blocks)}\n{END}{rest.partition(END)[2]}"
-    write_atomically(
-        docs / "results" / "credit-experiment.png",
-        lambda path: draw(blocks).savefig(path, format="png", dpi=150),
-    )
+    save_figure(draw(blocks), docs / "results" / "credit-experiment.png")
     write_atomically(numbers, lambda path: path.write_text(json.dumps(blocks, indent=1) + "\n"))
     write_atomically(page, lambda path: path.write_text(text, "utf-8"))
     return True
@@ -259,11 +256,13 @@ def draw(blocks: Sequence[Block]) -> Any:
     """Accuracy on held-out questions; where sampled responses are measured, their rewards: each prompt is seen once."""
     panels, means = {}, {}
     for block in blocks:
-        title = f"{block['start']} start, T = {block['temperature']:g}, top-p = {block['top_p']:g}"
+        title = f"{block['start']}, T = {block['temperature']:g}, top-p = {block['top_p']:g}"
         runs = {arm: [run.get("rewards", run["dev"]) for run in seeds.values()] for arm, seeds in block["arms"].items()}
         places = [step for step, _ in next(iter(runs.values()))[0]]
-        shown = "accuracy on held-out questions" if "greedy_before" not in block else f"reward, mean of {FEW} steps"
-        panels[title] = PlotPanel("step", shown, ticks={x: f"{x:.0f}" for x in places})
+        shown = "held-out accuracy" if "greedy_before" not in block else f"reward, mean of {FEW} steps"
+        seeds = sorted(len(curves) for curves in runs.values())
+        counted = f"{seeds[0]}" if seeds[0] == seeds[-1] else f"{seeds[0]} to {seeds[-1]}"
+        panels[title] = PlotPanel(f"step; seeds of an arm: {counted}", shown, ticks={x: f"{x:.0f}" for x in places})
         for arm, curves in runs.items():
             found = [estimate(column) for column in np.array([[y for _, y in curve] for curve in curves]).T]
             means[title, arm] = [
@@ -271,7 +270,8 @@ def draw(blocks: Sequence[Block]) -> Any:
                 for x, e in zip(places, found, strict=True)
             ]
     figure = draw_panels(panels, means)
-    add_title(figure, "Training with GRPO, by source of credit (means over seeds, 95 % intervals)")
+    note = "T: temperature of the rollouts. Means over seeds, with 95 % intervals if there are several"
+    add_title(figure, "Training with GRPO from two starts, by source of credit", note)
     return figure
 
 

@@ -62,8 +62,14 @@ REFUSED = {
     "unknown benchmark 'lion'": ["trace", "--benchmark", "lion"],
     "there is no file or folder gone.jsonl": ["credit", "--traces", "gone.jsonl"],
     "unknown method 'wolf'": ["serve", "--methods", "wolf"],
+    "unknown study 'zebra'": ["study", "zebra"],
 }
-LISTS = {"vtrace-ordered": ["methods"], "Qwen3-VL": ["models"], "MathVista": ["benchmarks"]}
+LISTS = {
+    "vtrace-ordered": ["methods"],
+    "Qwen3-VL": ["models"],
+    "MathVista": ["benchmarks"],
+    "what centring": ["study", "list"],
+}
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,13 @@ import base64
 import io
 import itertools
 import json
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from matplotlib.font_manager import FontEntry
+from matplotlib.font_manager import FontEntry, findfont
 from matplotlib.text import Text
 from PIL import Image
 from rich.console import Console
@@ -155,6 +156,35 @@ def test_a_font_that_has_the_character_is_used(monkeypatch):
     monkeypatch.setattr(fonts, "_characters", lambda path: known.get(path) or characters(path))
     assert fonts.fonts_for("a 星") == (("DejaVu Sans", "Stars"), ())
     assert fonts.fonts_for("plain é →") == (("DejaVu Sans",), ())
+
+
+def test_a_font_that_was_installed_after_matplotlib_listed_them_is_found(monkeypatch, tmp_path):
+    new, broken = tmp_path / "new.ttf", tmp_path / "broken.ttf"
+    shutil.copy(findfont("STIXGeneral"), new)
+    broken.write_bytes(b"no font")
+    listed = [entry for entry in fonts.fontManager.ttflist if not entry.name.startswith("STIX")]
+    monkeypatch.setattr(fonts.fontManager, "ttflist", listed)
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: [str(new), str(broken)])
+    fonts._list_new_fonts.cache_clear()
+    fonts.fonts_for("星")
+    assert str(new) in {entry.fname for entry in fonts._candidates()}
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"\x00\x01\x00\x00", 42),
+        (b"OTTO", 3),
+        (b"ttcf" + bytes(8) + b"\x00\x00\x00\x10" + b"OTTO", 3),
+        (b"ttcf" + bytes(8) + b"\x00\x00\x00\x10" + b"true", 42),
+    ],
+)
+def test_text_stays_text_in_a_pdf_unless_a_font_has_postscript_outlines(head, kind, monkeypatch, tmp_path):
+    (tmp_path / "new.ttf").write_bytes(head)
+    entry = FontEntry(fname=str(tmp_path / "new.ttf"), name="New")
+    monkeypatch.setattr(fonts.fontManager, "ttflist", [*fonts.fontManager.ttflist, entry])
+    assert fonts.pdf_font_type(["DejaVu Sans", "New"]) == kind
+    assert fonts.pdf_font_type(["DejaVu Sans"]) == 42
 
 
 def test_console_prints_ranking_shares_status_and_answer(attribution):

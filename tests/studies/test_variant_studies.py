@@ -7,18 +7,22 @@ import json
 from dataclasses import replace
 
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 from PIL import Image
 
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
+from vtrace.faithfulness.store import read_run
+from vtrace.faithfulness.tables import tabulate
 from vtrace.methods.registry import METHODS, find_method
-from vtrace.studies.figures import spread
-from vtrace.studies.method_colours import METHOD_COLOURS, colour_of
+from vtrace.studies.figures import LABEL, add_title, spread
+from vtrace.studies.method_colours import METHOD_COLOURS, OTHER_COLOURS, colours_of
 from vtrace.studies.registry import STUDIES, find_study
 from vtrace.studies.run import measure_study, run_study
 from vtrace.studies.store import StudyStore
 from vtrace.studies.study import StudySetup
-from vtrace.studies.variant_plots import MeanCurves, ParameterLines, PlacedVariant
+from vtrace.studies.variant_plots import Bars, MeanCurves, ParameterLines, PlacedVariant
 from vtrace.studies.variant_study import Variant, VariantStudy
 
 VARIANT_STUDIES = [name for name, study in STUDIES.items() if isinstance(study, VariantStudy)]
@@ -45,8 +49,36 @@ def test_variants_are_methods_with_options_they_have(name):
 def test_a_method_has_one_colour_in_all_plots():
     assert len(set(METHOD_COLOURS.values())) == len(METHOD_COLOURS)
     assert set(METHODS) <= set(METHOD_COLOURS)
-    assert colour_of("VTrace", 0) == colour_of("vtrace", 5)
-    assert colour_of("γ", 1) != colour_of("γ", 2)
+    assert colours_of(["γ", "VTrace"])["VTrace"] == colours_of(["random", "vtrace"])["vtrace"]
+    assert not set(OTHER_COLOURS) & set(METHOD_COLOURS.values())
+
+
+def test_variants_have_lighter_colours_of_their_method_and_labels_keep_their_order():
+    labels = ["no centring", "ordered, columns", "ordered", "ordered, calibrated", "off"]
+    colours = colours_of(labels)
+    assert list(colours) == labels
+    assert len(set(colours.values())) == len(labels)
+    assert colours["ordered"] == METHOD_COLOURS["vtrace-ordered"]
+    assert {colours["no centring"], colours["off"]} <= set(OTHER_COLOURS)
+    brightness = {label: sum(to_rgb(colour)) for label, colour in colours.items()}
+    assert brightness["ordered"] < brightness["ordered, columns"] < brightness["ordered, calibrated"]
+
+
+@pytest.mark.parametrize("plot", [Bars(), MeanCurves()])
+def test_nothing_of_a_plot_is_cut_off_and_no_heading_lies_on_another(plot, run_folder):
+    run = read_run(run_folder)
+    table = tabulate(run)
+    table = replace(table, lines=[replace(line, subset="incorrect") for line in table.lines])  # the longest headings
+    figure = plot.draw(run, table)
+    add_title(figure, "A title that says what is shown, in as many lines as it needs " * 3, "pinhole on shapes-dev")
+    figure.draw_without_rendering()
+    page = figure.bbox.padded(1)
+    texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    boxes = {text: text.get_window_extent() for text in texts}
+    assert [text.get_text() for text, box in boxes.items() if not page.contains(*box.min)] == []
+    assert [text.get_text() for text, box in boxes.items() if not page.contains(*box.max)] == []
+    headings = [box for text, box in boxes.items() if text.get_fontsize() >= LABEL]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(headings, 2))
 
 
 @pytest.mark.parametrize("heights", [[0.5] * 6, [0.99, 1.0], [0.0, 0.01, 0.9], []])

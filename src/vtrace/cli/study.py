@@ -56,7 +56,9 @@ def study_command(
         return
     from ..benchmarks.registry import find_benchmark
     from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..studies.catalogue import check_study
 
+    check_study(name)  # before PyTorch or any model is loaded
     chosen = find_benchmark(benchmark, data)
     reach_checkpoint(model)
     with spinner(quiet) as report:
@@ -64,10 +66,8 @@ def study_command(
         from ..lvlm.dtypes import find_dtype
         from ..lvlm.family_choice import find_family
         from ..lvlm.load import load
-        from ..studies.registry import find_study
         from ..studies.run import run_study
 
-        find_study(name)  # before any model is loaded
         report(0, 0, f"Loading {model}")
         lvlm = load(model, find_dtype(dtype), device or None, family=find_family(family))
     with progress_bar(quiet) as report:
@@ -77,7 +77,7 @@ def study_command(
 
 
 def _print_studies() -> None:
-    from ..studies.registry import STUDIES
+    from ..studies.catalogue import STUDY_SUBJECTS
 
-    for known in STUDIES.values():
-        print(f"{known.name:<12} {known.about}")
+    for name, subject in STUDY_SUBJECTS.items():
+        print(f"{name:<12} {subject}")

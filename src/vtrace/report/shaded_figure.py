@@ -19,7 +19,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.text import Text
 
 from ..attribution.result import Attribution
-from ..system.fonts import fonts_for
+from ..system.fonts import fonts_for, pdf_font_type
 from ..system.text_colours import FAINT, INK, WARNING
 from ..tracing.spans import shown_words
 from ..types import Box, Kind, Panel, Trace, Word
@@ -77,8 +77,8 @@ def write_figure(figure: Figure, path: Path, dpi: int) -> None:
     """PDF or SVG, if the file ends so, else PNG. Text in a PDF stays text, which journals ask for, except in fonts that
     PDF cannot hold in this way."""
     ending = path.suffix.lower().removeprefix(".")
-    fallen_back = len(fonts_for("".join(text.get_text() for text in figure.findobj(Text))).families) > 1
-    with _any_script(), rc_context({"pdf.fonttype": 3 if fallen_back else 42, "svg.hashsalt": "vtrace"}):
+    families = fonts_for("".join(text.get_text() for text in figure.findobj(Text))).families
+    with _any_script(), rc_context({"pdf.fonttype": pdf_font_type(families), "svg.hashsalt": "vtrace"}):
         metadata = {"Date": None} if ending == "svg" else {"CreationDate": None} if ending == "pdf" else None
         form = ending if ending in ("pdf", "svg") else "png"
         figure.savefig(path, format=form, dpi=dpi, facecolor="white", metadata=metadata)

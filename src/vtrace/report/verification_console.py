@@ -29,7 +29,7 @@ def verification_parts(verification: Verification) -> Iterator[RenderableType]:
     if lowest.draws and verification.necessary.count is not None:
         did = "changes" if lowest.changed else "does not change"
         hidden = in_words(verification.necessary.count, adjective="lowest ranked")
-        yield Text(f"Hiding the {hidden} {did} the answer.")
+        yield Text(f"Hiding {hidden} instead {did} the answer.")
     yield Text(f"Insertion: {_areas(verification.insertion)}. Deletion: {_areas(verification.deletion)}.")
     yield Text(_cost(verification), "dim")
     for note in verification.warnings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..faithfulness.likelihoods import ResponseLikelihoods
 from ..methods.session import TraceSession
 from ..tracing.targets import find_target
+from .catalogue import STUDY_SUBJECTS
 from .method_scores import COMPARED_METHODS, method_scores
 from .point_plots import PlotPanel
 from .point_study import Point, PointStudy
@@ -31,11 +32,11 @@ def blur_points(session: TraceSession, blur: float, seed: int) -> list[Point]:
 _RADIUS = "radius, share of the longer side"
 BLUR_STUDY = PointStudy(
     "blur",
-    "how strong the blur has to be",
+    STUDY_SUBJECTS["blur"],
     {
-        "insertion": PlotPanel(_RADIUS, "RISE insertion, image"),
-        "deletion": PlotPanel(_RADIUS, "RISE deletion, image"),
-        "likelihood": PlotPanel(_RADIUS, "likelihood with the picture blurred"),
+        "insertion": PlotPanel(_RADIUS, "RISE insertion, image", log_x=True),
+        "deletion": PlotPanel(_RADIUS, "RISE deletion, image", log_x=True),
+        "likelihood": PlotPanel(_RADIUS, "likelihood with the picture blurred", log_x=True),
     },
     blur_points,
     limit=24,

@@ -7,6 +7,7 @@ import numpy as np
 from ..faithfulness.curves import ranked
 from ..methods.session import TraceSession
 from ..tracing.targets import find_target
+from .catalogue import STUDY_SUBJECTS
 from .method_scores import COMPARED_METHODS, method_scores
 from .point_plots import PlotPanel
 from .point_study import Point, PointStudy
@@ -43,7 +44,7 @@ def budget_points(session: TraceSession, blur: float, seed: int) -> list[Point]:
 
 BUDGET_STUDY = PointStudy(
     "budget",
-    "how many of the top-ranked tokens are image tokens, and how much of the answer they recover",
+    STUDY_SUBJECTS["budget"],
     {
         "image tokens": PlotPanel("top-ranked tokens, %", "image tokens among them, %", log_x=True),
         "recovery": PlotPanel("top-ranked tokens shown, %", "recovered probability of the answer", log_x=True),

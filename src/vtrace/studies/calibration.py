@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .variant_study import Variant, VariantStudy
 
 CALIBRATION_STUDY = VariantStudy(
     "calibration",
-    "calibrating on the whole response or on the target",
+    STUDY_SUBJECTS["calibration"],
     {
         "on the response": Variant("vtrace"),
         "on the target": Variant("vtrace", {"calibrate_on": "target"}),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .variant_study import Variant, VariantStudy
 
 COMPONENTS_STUDY = VariantStudy(
     "components",
-    "what centring, multi-hop and calibration contribute",
+    STUDY_SUBJECTS["components"],
     {
         "VTrace": Variant("vtrace"),
         "no centring": Variant("vtrace", {"centring": False}),

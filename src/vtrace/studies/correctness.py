@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .curves import VTRACE_AND_BASELINES
 from .variant_study import VariantStudy
 
 CORRECTNESS_STUDY = VariantStudy(
     "correctness",
-    "faithfulness on correct and on incorrect answers, half of the examples each",
+    STUDY_SUBJECTS["correctness"],
     VTRACE_AND_BASELINES,
     subsets=("correct", "incorrect"),
 )

@@ -13,6 +13,7 @@ from ..faithfulness.likelihoods import ResponseLikelihoods
 from ..methods.session import TraceSession
 from ..tracing.targets import find_target
 from ..types import Target
+from .catalogue import STUDY_SUBJECTS
 from .hops import HOP_COUNTS
 from .method_scores import method_scores
 from .point_plots import PlotPanel
@@ -88,7 +89,7 @@ def _distance_ticks() -> dict[float, str]:
 _HOP_TICKS = {**{float(hops): str(hops) for hops in HOP_COUNTS}, float(ALL_PATHS): "all"}
 CREDIT_STUDY = PointStudy(
     "credit",
-    "from direct edges to all paths: how far back credit comes from, the image's share of it, and RISE",
+    STUDY_SUBJECTS["credit"],
     {
         "distance": PlotPanel("tokens back", "share of a token's credit", ticks=_distance_ticks()),
         "image credit": PlotPanel("hops summed", "image's share of the answer's credit", log_x=True, ticks=_HOP_TICKS),

@@ -22,6 +22,7 @@ from ..tracing.generate import retrace
 from ..tracing.reply import Reply
 from ..tracing.targets import find_target
 from ..types import Example, Target, Trace
+from .catalogue import STUDY_SUBJECTS
 from .point_plots import PlotPanel
 from .point_study import Point, PointStudy
 
@@ -115,12 +116,12 @@ def _lengthened(lvlm: Lvlm, trace: Trace, length: int) -> Trace | None:
 
 EFFICIENCY_STUDY = PointStudy(
     "efficiency",
-    "time and memory by sequence length, time against faithfulness, one target against every token",
+    STUDY_SUBJECTS["efficiency"],
     {
         "seconds": PlotPanel("tokens", "seconds", log_x=True, log_y=True),
         "memory": PlotPanel("tokens", "peak memory above the model's, MB", log_x=True, from_zero=True),
-        "faithfulness": PlotPanel("seconds", "RISE insertion, image", scatter=True),
-        "targets": PlotPanel("", "seconds", ticks={0.0: "one span", 1.0: "every generated token"}, from_zero=True),
+        "faithfulness": PlotPanel("seconds", "RISE insertion, image", log_x=True, scatter=True),
+        "targets": PlotPanel("", "seconds", ticks={0.0: "one span", 1.0: "every token"}, from_zero=True),
     },
     efficiency_points,
     limit=2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .variant_plots import ParameterLines, PlacedVariant
 from .variant_study import Variant, VariantStudy
 
@@ -17,7 +18,7 @@ _DIRECT = {"VTrace": "VTrace, direct", "IFR + multi-hop": "IFR"}  # without long
 
 GAMMA_STUDY = VariantStudy(
     "gamma",
-    "the weight γ of longer paths, for VTrace and IFR; γ = 0 stands for direct edges and plain IFR",
+    STUDY_SUBJECTS["gamma"],
     {
         **{_label(s, gamma): Variant(method, {"gamma": gamma}) for s, method in _METHODS.items() for gamma in GAMMAS},
         "VTrace, direct": Variant("vtrace", {"multihop": False}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .variant_plots import ParameterLines, PlacedVariant
 from .variant_study import Variant, VariantStudy
 
@@ -11,7 +12,7 @@ _PLACES = [*_LABELS.values(), "all paths"]
 
 HOPS_STUDY = VariantStudy(
     "hops",
-    "maximum length of paths into and out of a source",
+    STUDY_SUBJECTS["hops"],
     {
         **{label: Variant("vtrace", {"hops": hops}) for hops, label in _LABELS.items()},
         "all paths": Variant("vtrace"),

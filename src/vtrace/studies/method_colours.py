@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from matplotlib.colors import to_hex, to_rgb
+
 # Those that are compared most are furthest apart, also for the colour-blind (Okabe and Ito's palette, darkened where it
 # is too light for text); the others are fixed, but can only be told apart together with their labels.
 METHOD_COLOURS = {
@@ -34,10 +38,31 @@ METHOD_COLOURS = {
     "entropy": "#b06c00",
 }
 _WRITTEN = {"ordered": "vtrace-ordered", "ifr + multi-hop": "ifr-multihop", "leave-one-out": "loo"}  # as studies do
-OTHER_COLOURS = ("#4c125c", "#c77700", "#0072b2", "#007a5a", "#b5372a", "#7d5ba6", "#5a8a3c", "#8c8391")
+OTHER_COLOURS = ("#5f6b7a", "#8f7f63", "#93a1b3", "#3d4a44", "#b8ab93", "#8fa394")  # muted: no method has them
+_LIGHTEST = 0.35  # of a variant; lighter ones could not be read as text
 
 
-def colour_of(label: str, number: int) -> str:
-    """The colour of a method; of anything else, one by its number among its kind."""
-    name = _WRITTEN.get(label.lower(), label.lower())
-    return METHOD_COLOURS.get(name, OTHER_COLOURS[number % len(OTHER_COLOURS)])
+def colours_of(labels: Iterable[str]) -> dict[str, str]:
+    """A colour for each label: a method has its own, variants of it ("ordered, no centring") have lighter ones, and
+    what is neither has a muted one."""
+    families: dict[str, list[str]] = {}
+    others = []
+    wanted = list(dict.fromkeys(labels))
+    for label in wanted:
+        head = label.lower().partition(", ")[0]
+        method = _WRITTEN.get(head, head)
+        if method in METHOD_COLOURS:
+            families.setdefault(method, []).append(label)
+        else:
+            others.append(label)
+    found = {label: OTHER_COLOURS[number % len(OTHER_COLOURS)] for number, label in enumerate(others)}
+    for method, own in families.items():
+        own.sort(key=lambda label: ", " in label)  # the method itself first: it keeps its colour
+        for number, label in enumerate(own):
+            found[label] = _lighter(METHOD_COLOURS[method], _LIGHTEST * number / max(1, len(own) - 1))
+    return {label: found[label] for label in wanted}
+
+
+def _lighter(colour: str, share: float) -> str:
+    """Mixed with so much white."""
+    return to_hex([own + share * (1 - own) for own in to_rgb(colour)])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .variant_study import Variant, VariantStudy
 
 ORDERED_STUDY = VariantStudy(
     "ordered",
-    "paths in the order of layers compared with the paper's sum",
+    STUDY_SUBJECTS["ordered"],
     {
         "VTrace": Variant("vtrace"),
         "ordered": Variant("vtrace-ordered"),

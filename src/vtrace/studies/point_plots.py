@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..faithfulness.statistics import Summary
-from ..system.text_colours import INK
-from .figures import PAGE, TICK, LineLabel, label_lines, new_figure, set_labels
-from .method_colours import colour_of
+from .figures import PAGE, LineLabel, label_lines, new_figure, set_labels
+from .method_colours import colours_of
+
+_CROWDED = 26  # more characters, with two between names, do not fit below the axes side by side
+_SLANTED: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ SeriesMeans = Mapping[tuple[str, str], Sequence[MeanPoint]]  # by panel and seri
 
 def draw_panels(panels: Mapping[str, PlotPanel], means: SeriesMeans) -> Figure:
     """All panels, two in a row; every series has its name beside its end."""
-    labels = list(dict.fromkeys(label for _, label in means))
+    colours = colours_of(label for _, label in means)
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     figure, axes = new_figure(rows, columns, 2.7 * rows, PAGE if columns > 1 else 0.75 * PAGE)
@@ -52,19 +54,21 @@ def draw_panels(panels: Mapping[str, PlotPanel], means: SeriesMeans) -> Figure:
             ax.set_xscale("log")
         if panel.log_y:
             ax.set_yscale("log")
-        series = {label: means.get((title, label), []) for label in labels}
-        for number, (label, points) in enumerate(series.items()):
-            _draw_series(ax, panel, colour_of(label, number), points)
+        series = {label: means.get((title, label), []) for label in colours}
+        for label, points in series.items():
+            _draw_series(ax, panel, colours[label], points)
         if panel.from_zero:
             ax.set_ylim(bottom=0)
         if panel.scatter:
-            _name_dots(ax, {label: points[0] for label, points in series.items() if points})
+            ax.margins(0.1)
         else:
             _set_ticks(ax, panel, sorted({point.x for points in series.values() for point in points}))
-            ends = [
-                (points[-1].y.mean, label, number) for number, (label, points) in enumerate(series.items()) if points
-            ]
-            label_lines(ax, [LineLabel(y, label, colour_of(label, number)) for y, label, number in ends])
+        ends = {label: points[-1] for label, points in series.items() if points}
+        names = [
+            LineLabel(end.y.mean, label, colours[label], end.x if panel.scatter else None)
+            for label, end in ends.items()
+        ]
+        label_lines(ax, names)
     return figure
 
 
@@ -76,23 +80,6 @@ def _draw_series(ax: Axes, panel: PlotPanel, colour: str, points: Sequence[MeanP
 
 def _set_ticks(ax: Axes, panel: PlotPanel, places: Sequence[float]) -> None:
     ticks = panel.ticks or {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in places}
-    ax.set_xticks(list(ticks), list(ticks.values()))
+    crowded = len("  ".join(ticks.values())) > _CROWDED
+    ax.set_xticks(list(ticks), list(ticks.values()), **(_SLANTED if crowded else {}))
     ax.minorticks_off()
-
-
-def _name_dots(ax: Axes, dots: Mapping[str, MeanPoint]) -> None:
-    """Label the dots, because colour alone is not enough; alternately above and below, because dots may coincide."""
-    for number, (label, dot) in enumerate(sorted(dots.items(), key=lambda named: named[1].x)):
-        above = number % 2 == 0
-        ax.annotate(
-            label,
-            (dot.x, dot.y.mean),
-            (3, 5 if above else -5),
-            textcoords="offset points",
-            fontsize=TICK - 1,
-            color=INK,
-            rotation=40 if above else -40,
-            rotation_mode="anchor",
-            va="bottom" if above else "top",
-        )
-    ax.margins(x=0.15, y=0.35)

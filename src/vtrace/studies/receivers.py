@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .variant_study import Variant, VariantStudy
 
 RECEIVERS_STUDY = VariantStudy(
     "receivers",
-    "reading the target at its predictors or at its own tokens",
+    STUDY_SUBJECTS["receivers"],
     {"predictors": Variant("vtrace"), "tokens": Variant("vtrace", {"receivers": "token"})},
 )

@@ -7,11 +7,12 @@ response is therefore measured by what it was made with, only one input at a tim
 
 from __future__ import annotations
 
+from .catalogue import STUDY_SUBJECTS
 from .variant_study import Variant, VariantStudy
 
 REFINE_STUDY = VariantStudy(
     "refine",
-    "budget and base of rankings whose strongest inputs are measured by hiding them",
+    STUDY_SUBJECTS["refine"],
     {
         "VTrace": Variant("vtrace"),
         "VTrace, 8": Variant("vtrace-refined", {"budget": 8}),

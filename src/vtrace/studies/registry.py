@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import InputError
 from .blur import BLUR_STUDY
 from .budget import BUDGET_STUDY
 from .calibration import CALIBRATION_STUDY
+from .catalogue import check_study
 from .components import COMPONENTS_STUDY
 from .correctness import CORRECTNESS_STUDY
 from .credit import CREDIT_STUDY
@@ -43,6 +43,5 @@ STUDIES: dict[str, Study[Any]] = {study.name: study for study in _ALL}
 
 
 def find_study(name: str) -> Study[Any]:
-    if name not in STUDIES:
-        raise InputError(f"unknown study {name!r}; use one of: {', '.join(STUDIES)}")
+    check_study(name)
     return STUDIES[name]

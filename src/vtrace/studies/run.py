@@ -37,7 +37,8 @@ def run_study(
     findings = measure_study(study, setup, folder, limit or study.limit, progress)
     report = study.report(findings)
     page = _write_page(study.name, study.about, report.tables, folder)
-    return [page, *_write_plots(study.name, study.about, report.figure, folder)]
+    add_title(report.figure, f"{study.name.capitalize()}: {study.about}", _measured_on(findings))
+    return [page, *_write_plots(study.name, report.figure, folder)]
 
 
 def measure_study(
@@ -74,6 +75,10 @@ def _write_page(name: str, about: str, tables: str, folder: Path) -> Path:
     return write_atomically(folder / f"{name}.md", lambda file: file.write_text(text, "utf-8"))
 
 
-def _write_plots(name: str, about: str, figure: Figure, folder: Path) -> list[Path]:
-    add_title(figure, f"{name.capitalize()}: {about}")
+def _measured_on(findings: Findings[Found]) -> str:
+    setup, count = findings.setup, len(findings.found)
+    return f"{setup.lvlm.name} on {setup.benchmark.name}, {count} {'example' if count == 1 else 'examples'}"
+
+
+def _write_plots(name: str, figure: Figure, folder: Path) -> list[Path]:
     return [save_figure(figure, folder / f"{name}.{ending}") for ending in ("png", "pdf", "svg")]

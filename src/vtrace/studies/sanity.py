@@ -26,6 +26,7 @@ from ..tracing.generate import retrace
 from ..tracing.reply import Reply
 from ..tracing.targets import find_target
 from ..types import Example, Trace
+from .catalogue import STUDY_SUBJECTS
 from .method_scores import method_scores
 from .point_plots import PlotPanel
 from .point_study import Point, points_report
@@ -49,7 +50,7 @@ class SanityStudy(Study[list[Point]]):
     """Explains a response with randomised weights, and other responses with the trained ones."""
 
     name: str = "sanity"
-    about: str = "attributions under randomised weights, and of responses that do not belong to the question"
+    about: str = STUDY_SUBJECTS["sanity"]
     limit: int = 24
 
     def measure(self, setup: StudySetup, number: int, before: list[Point] | None) -> list[Point]:

@@ -22,8 +22,9 @@ from ..methods.session import TraceSession
 from ..system.text_colours import FAINT
 from ..tracing.targets import find_target
 from ..types import Progress
-from .figures import PAGE, LineLabel, label_lines, new_figure, set_labels
-from .method_colours import colour_of
+from .catalogue import STUDY_SUBJECTS
+from .figures import PAGE, TICK, LineLabel, label_lines, new_figure, set_labels
+from .method_colours import colours_of
 from .store import StudyStore
 from .study import Findings, Study, StudyReport, StudySetup
 
@@ -53,7 +54,7 @@ class VerifyStudy(Study[VerifiedExample]):
     """Hides true evidence, random patches, and what methods name."""
 
     name: str = "verify"
-    about: str = "how few patches have to be hidden to change an answer"
+    about: str = STUDY_SUBJECTS["verify"]
     limit: int = 100
 
     def choose(self, setup: StudySetup, store: StudyStore, limit: int, progress: Progress) -> Sequence[int]:
@@ -146,15 +147,15 @@ def _figure(examples: Sequence[VerifiedExample]) -> Figure:
     figure, axes = new_figure(1, 1, 3.2, 0.75 * PAGE)
     (ax,) = axes.flat
     ends = []
-    for number, label in enumerate(EXPLANATIONS):
+    for label, colour in colours_of(EXPLANATIONS).items():
         ratios = np.sort(_ratios(examples, label))
         seen = ratios[np.isfinite(ratios)]
         share = np.arange(1, len(seen) + 1) / len(ratios)
-        colour = colour_of(label, number)
         ax.step([0, *seen], [0, *share], where="post", color=colour)
         ends.append(LineLabel(float(share[-1]) if len(share) else 0.0, label, colour))
     ax.axvline(SLACK, color=FAINT, linewidth=0.8, linestyle="--")
-    ax.set_ylim(0, 1)
+    ax.text(SLACK + 0.1, 0.02, "twice the evidence", fontsize=TICK, color=FAINT)
+    ax.set_ylim(0, 1.02)
     ax.set_xlim(0, 6)
     set_labels(ax, "Patches hidden until the answer changes", "multiples of the true evidence", "share of examples")
     label_lines(ax, ends)

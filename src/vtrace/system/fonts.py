@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import NamedTuple
 
 from matplotlib import rc_context
-from matplotlib.font_manager import FontEntry, findfont, fontManager
+from matplotlib.font_manager import FontEntry, findfont, findSystemFonts, fontManager
 from matplotlib.ft2font import FT2Font
 
 USUAL = "DejaVu Sans"  # comes with matplotlib
@@ -21,6 +22,9 @@ _FAMILIAR = (
 _PLACEHOLDERS = "Last Resort"  # has a box for every character; comes with matplotlib
 _NAMED = 5  # characters without a font that a note lists
 _INVISIBLE = {"\u200d", "\ufe0e", "\ufe0f"}  # they only join or choose the characters around them
+
+# Many of these fonts have one weight only, and a title in it is not worth a line on the terminal.
+logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "Failed to find font weight" not in record.msg)
 
 
 class ChosenFonts(NamedTuple):
@@ -44,6 +48,8 @@ def fonts_for(text: str) -> ChosenFonts:
     lacking = {letter for letter in set(text) - _INVISIBLE if ord(letter) not in _characters(findfont(USUAL))}
     lacking = {letter for letter in lacking if unicodedata.category(letter)[0] not in "CZ"}
     families = [USUAL]
+    if lacking:
+        _list_new_fonts()
     for entry in _candidates() if lacking else ():
         if found := {letter for letter in lacking if ord(letter) in _characters(entry.fname)}:
             families.append(entry.name)
@@ -53,12 +59,38 @@ def fonts_for(text: str) -> ChosenFonts:
     return ChosenFonts(tuple(dict.fromkeys(families)), tuple(sorted(lacking)))
 
 
+def pdf_font_type(families: Iterable[str]) -> int:
+    """42, in which text stays text; 3 if a font has PostScript outlines, which a PDF cannot hold as 42. In 3,
+    characters that have no name in their font, as some emoji, are not drawn."""
+    wanted = set(families)
+    files = {entry.fname for entry in fontManager.ttflist if entry.name in wanted}
+    return 3 if any(map(_has_postscript_outlines, files)) else 42
+
+
+def _has_postscript_outlines(path: str) -> bool:
+    with open(path, "rb") as file:
+        head = file.read(16)
+        if head.startswith(b"ttcf"):  # a collection: its first font
+            file.seek(int.from_bytes(head[12:], "big"))
+            head = file.read(4)
+    return head.startswith(b"OTTO")
+
+
 @contextmanager
 def drawn_in(texts: Iterable[str]) -> Iterator[ChosenFonts]:
     """Texts that are created inside use fonts for these characters."""
     chosen = fonts_for("".join(texts))
     with rc_context({"font.family": list(chosen.families)}):
         yield chosen
+
+
+@cache
+def _list_new_fonts() -> None:
+    """matplotlib lists the fonts of a system once and for all: those that were installed later are added here."""
+    known = {entry.fname for entry in fontManager.ttflist}
+    for path in sorted(set(findSystemFonts()) - known):
+        with suppress(OSError, RuntimeError, ValueError):  # a file that is no font, or one that cannot be read
+            fontManager.addfont(path)
 
 
 def _candidates() -> list[FontEntry]:
