@@ -107,6 +107,14 @@ def test_a_bad_start_is_one_line(run, tmp_path, arguments, reason):
     assert err.count("\n") == 1
 
 
+def test_a_model_that_takes_no_pictures_is_not_served(run, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
+    code, _, err = run("serve", "--store", tmp_path / "history.sqlite", "--model", tmp_path / "model")
+    assert code == 2
+    assert "takes no pictures, and the web application asks about pictures; use: vtrace explain" in err
+
+
 def test_a_taken_port_and_a_taken_history_are_one_line(run, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -96,6 +96,7 @@ def serve_command(
             report(0, 0, "Loading PyTorch and transformers")
             from ..lvlm.checkpoint import read_config
             from ..lvlm.dtypes import find_dtype
+            from ..lvlm.families.supported import has_pictures
             from ..lvlm.family_choice import find_family
             from ..lvlm.hub import fetch_checkpoint
             from ..lvlm.load import load, starting_family
@@ -113,9 +114,13 @@ def serve_command(
                 grace=grace,
                 new_tokens=max_new_tokens,
             )
-            for name in names[1:]:  # the first one is loaded immediately
+            for name in names:
                 checkpoint = reach_checkpoint(name)
-                starting_family(read_config(checkpoint, name), name, family)
+                if not has_pictures(starting_family(read_config(checkpoint, name), name, family)):
+                    raise InputError(
+                        f"{name} takes no pictures, and the web application asks about pictures; "
+                        f'use: vtrace explain --model {name} "QUESTION" --html report.html'
+                    )
                 fetch_checkpoint(checkpoint)
             listening = opened.enter_context(take_address(host, port))
             history = opened.enter_context(closing(History(_store(store), keep * 10**6)))
