@@ -61,9 +61,9 @@ def test_what_refining_costs_stands_beside_the_result(pinhole, trace):
         pinhole, trace, ["vtrace", "vtrace-refined", "random-refined"], options={"vtrace-refined": {"budget": 3}}
     )
     assert {name: cost.passes for name, cost in found.costs.items()} == {
-        "vtrace": 4, "vtrace-refined": 4 + 2 * (1 + 3), "random-refined": 2 * (1 + 32),
+        "vtrace": 4, "vtrace-refined": 4 + 1 + 3, "random-refined": 1 + 32,
     }  # fmt: skip
-    assert found["vtrace-refined"].details["refinement"]["passes"] == 2 * (1 + 3)
+    assert found["vtrace-refined"].details["refinement"]["passes"] == 1 + 3
 
 
 def test_a_refined_attribution_is_complete(pinhole_session):
@@ -80,7 +80,7 @@ def test_a_refined_attribution_is_complete(pinhole_session):
 
 def test_every_input_hidden_is_leave_one_out(random_lvlm, random_trace):
     session, target = TraceSession.open(random_lvlm, random_trace), find_target(random_trace, "response")
-    found = run_method("random-refined", session, target, share=1.0, sides="hidden")
+    found = run_method("random-refined", session, target, share=1.0)
     signed = np.array(run_method("loo", session, target).details["signed"])
     assert len(found.details["refinement"]["worth"]) == len(session.inputs)
     for position, worth in found.details["refinement"]["worth"].items():
@@ -99,7 +99,7 @@ def test_a_budget_beyond_all_inputs_hides_all_and_says_so(random_lvlm):
     assert len(session.trace.patches) == 1, "a picture of one patch"
     found = run_method("vtrace-refined", session, find_target(session.trace, "response"))
     count = len(session.inputs)
-    assert found.details["refinement"]["passes"] == 2 * (1 + count)
+    assert found.details["refinement"]["passes"] == 1 + count
     assert found.warnings[-1] == f"budget 32 is more than there are inputs: all {count} of them were measured"
     assert found.scores[session.inputs].sum() == pytest.approx(1)
 
@@ -236,7 +236,7 @@ def test_what_a_square_costs_beyond_its_parts_is_not_lost():
 def test_squares_of_a_real_picture_are_refined(pinhole_session, monkeypatch):
     monkeypatch.setattr(refine_module, "LARGE_GRID", 16)
     found = run_method("vtrace-refined", pinhole_session, find_target(pinhole_session.trace, "answer"), budget=12)
-    assert found.details["refinement"]["passes"] == 2 * (1 + 12)
+    assert found.details["refinement"]["passes"] == 1 + 12
     assert len(found.details["refinement"]["worth"]) > 12, "squares have several patches"
     assert found.scores[pinhole_session.inputs].sum() == pytest.approx(1)
 

@@ -135,8 +135,8 @@ RefineOption = Annotated[
         "--refine",
         metavar="N",
         min=1,
-        help="Hide the N strongest inputs of every method one at a time, show each without all others, and score "
-        "them by the log-likelihood that the response loses and gains: 2 N + 2 more forward passes.",
+        help="Hide the N strongest inputs of every method one at a time, and score them by the log-likelihood that the "
+        "response loses: N + 1 more forward passes.",
     ),
 ]
 CalibratedOption = Annotated[bool, typer.Option("--calibrated", help="Calibrate every method, as stage 3 does.")]

@@ -44,12 +44,12 @@ _VTRACE = CatalogueEntry("centred writes, all paths, calibrated", (MATRIX,), "4"
 
 
 def refined_entry(name: str, entry: AnyEntry) -> AnyEntry:
-    """The same method, whose strongest inputs are then hidden, and shown alone, one at a time."""
+    """The same method, whose strongest inputs are then hidden one at a time."""
     return replace(
         entry,
-        about=f"{name}; its {DEFAULT_BUDGET} strongest inputs hidden, and shown alone, one at a time",
+        about=f"{name}; its {DEFAULT_BUDGET} strongest inputs hidden one at a time",
         needs=tuple(dict.fromkeys((*entry.needs, EXTRA, PICTURE))),
-        cost=f"{entry.cost}, + 2 + 2 x {DEFAULT_BUDGET}, with the vision tower",
+        cost=f"{entry.cost}, + 1 + {DEFAULT_BUDGET}, with the vision tower",
         speed="slow",
         status="our own variant",
         reference=False,

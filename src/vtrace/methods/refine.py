@@ -1,8 +1,7 @@
-"""Refining: the inputs that a method ranks first are hidden one at a time, and shown one at a time without all others.
-What that changes becomes their score.
+"""Refining: the inputs that a method ranks first are hidden one at a time, and what that costs becomes their score.
 
 Everything else keeps its order below them. So a few passes put right the top of a ranking, which is what a reader looks
-at, instead of two passes for every input. On large grids, squares of patches come first (see `measured_groups`).
+at, instead of one pass for every input. On large grids, squares of patches come first (see `measured_groups`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def refine(
     *,
     budget: Count = DEFAULT_BUDGET,
     share: float | None = None,
-    sides: Sides = "both",
+    sides: Sides = "hidden",
     measured_on: CalibrateOn = "response",
     radius: float = BLUR,
 ) -> Attribution:
