@@ -31,6 +31,7 @@ def row(rule="top", status="assigned", scores=(0.0, 4.0, -1.0, 1.0, None), **cha
         WeightRow(
             key="a",
             model="pinhole",
+            probed=False,
             source="entropy",
             rule=rule,
             share=0.5,

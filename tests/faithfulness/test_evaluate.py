@@ -174,7 +174,7 @@ def test_a_run_that_was_killed_while_it_was_made_begins_again(tmp_path):
         RunStore(tmp_path / "run.sqlite", {"cannot be written": object()})
     with RunStore(tmp_path / "run.sqlite", {"seed": 0}):
         pass
-    assert read_run(tmp_path).settings == {"seed": 0}
+    assert read_run(tmp_path).settings == {"seed": 0, "family": ""}
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

@@ -110,7 +110,7 @@ def test_pairs_that_differ_by_more_than_chance_are_counted():
                 for mode in ("insertion", "deletion"):
                     curve = {"setting": "image", "mode": mode, "rise": value, "mas": value}
                     rows.curve.append(head | curve | {"degenerate": 0, "unranked": 0})
-    run = Run({"model": "m", "benchmark": "b", "blur": 0.25, "steps": 20, "seed": 0}, rows)
+    run = Run({"model": "m", "family": "", "benchmark": "b", "blur": 0.25, "steps": 20, "seed": 0}, rows)
     assert distinguished_pairs(run, list(heights)) == (
         "Of 3 pairs of methods, image insertion distinguishes 2 for target response and 2 for target answer."
     )

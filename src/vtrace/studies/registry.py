@@ -43,5 +43,6 @@ STUDIES: dict[str, Study[Any]] = {study.name: study for study in _ALL}
 
 
 def find_study(name: str) -> Study[Any]:
-    check_study(name)
+    if name not in STUDIES:
+        check_study(name)
     return STUDIES[name]
