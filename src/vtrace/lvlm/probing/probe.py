@@ -89,7 +89,7 @@ class Probe:
             loud = np.sum([axis.strength for ink in heard for axis in ink], axis=0)
             live = loud > SILENT * np.median(loud)
             if not live.any():
-                raise ModelError(_unchanged(count, size))
+                raise _unchanged(count, size)
             down, across = (
                 Answers(np.mean([ink[axis].products[live] for ink in heard], axis=0), patterns) for axis in (0, 1)
             )
@@ -97,7 +97,7 @@ class Probe:
             if _believed(placed, SURE):
                 break
         if not _believed(placed, CONFIDENT):
-            raise ModelError(_refusal(placed, size))
+            raise _refusal(placed, size)
         found = iter(placed)
         return [_cell(next(found), size) if alive else None for alive in live]
 
@@ -152,18 +152,19 @@ def _confidence(placed: Sequence[Placed]) -> float:
     return float(np.median([one.confidence for one in placed])) if placed else 0.0
 
 
-def _unchanged(tokens: int, size: Size) -> str:
-    return (
+def _unchanged(tokens: int, size: Size) -> ModelError:
+    return ModelError(
         f"probing did not find where the {tokens} image tokens of a picture of {size.width} by {size.height} pixels "
-        "look: what enters the decoder there does not change with the picture; this model cannot be explained"
+        "look: what enters the decoder there does not change with the picture; choose a model that vtrace models lists"
     )
 
 
-def _refusal(placed: Sequence[Placed], size: Size) -> str:
-    return (
+def _refusal(placed: Sequence[Placed], size: Size) -> ModelError:
+    return ModelError(
         f"probing did not find where the {len(placed)} image tokens of a picture of {size.width} by {size.height} "
         f"pixels look: they follow {_covered(placed):.0%} different places with a median confidence of "
-        f"{_confidence(placed):.2f} (at least {COVERED:.0%} and {CONFIDENT} are needed); this model cannot be explained"
+        f"{_confidence(placed):.2f} (at least {COVERED:.0%} and {CONFIDENT} are needed); choose a model that vtrace "
+        "models lists"
     )
 
 
