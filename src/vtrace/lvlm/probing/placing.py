@@ -91,6 +91,21 @@ class Answers:
         return Choice(band, best, np.clip(lead / np.maximum(1 - alike.max(1)[band], 1e-9), 0, 1))
 
 
+def _moved_rows(view: View) -> Iterator[View]:
+    return (view._replace(rows=bands) for bands in _moved(view.rows.number))
+
+
+def _moved_columns(view: View) -> Iterator[View]:
+    return (view._replace(columns=bands) for bands in _moved(view.columns.number))
+
+
+def _moved(number: int) -> Iterator[Bands]:
+    """Bands of a picture that was cropped, padded on both sides, or padded at its end."""
+    for shift in _SHIFTS:
+        for low, high in ((shift, 1 - shift), (-shift, 1 + shift), (0.0, 1 + 2 * shift)):
+            yield Bands(number, low, high)
+
+
 @dataclass(frozen=True)
 class Grids:
     """Finds the grids that the tokens of one picture stand on."""
@@ -157,17 +172,11 @@ class Grids:
         is worth clearly more."""
         if view.tokens.stop - view.tokens.start > _SHIFTED:
             return view
-        for axis in ("rows", "columns"):
-            best = self._best([moved] for moved in self._moved(view, axis))
+        for moved in (_moved_rows, _moved_columns):
+            best = self._best([other] for other in moved(view))
             if self._worth([view]) < ENOUGH * self._worth(best):
                 (view,) = best
         return view
-
-    def _moved(self, view: View, axis: str) -> Iterator[View]:
-        number = getattr(view, axis).number
-        for shift in _SHIFTS:
-            for low, high in ((shift, 1 - shift), (-shift, 1 + shift), (0.0, 1 + 2 * shift)):
-                yield view._replace(**{axis: Bands(number, low, high)})
 
     def _loose(self, whole: slice) -> list[View]:
         """The rows and columns that explain most, whatever their number: tokens may have been left out or merged."""
