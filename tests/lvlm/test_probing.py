@@ -24,11 +24,10 @@ from vtrace.tracing.prompt import encode_trace
 QUESTION, RESPONSE = "Where is the red star?", "It is there.\nFinal answer: there"
 SIZES = {"pinhole": (256, 256), "pinhole-internvl": (320, 200)}
 DECODER_REFUSED = ("gemma4", "paligemma", "paligemma2")  # before a picture is probed; see below
-MOVED = "aya_vision"  # its random attention moves features more than their own place does
+MOVED = ("aya_vision", "llama4", "fast_vlm")  # random attention or convolutions move features from their place
 LAYERED = "granite4_vision"  # pictures enter beside the embeddings
-REFUSED = (MOVED, LAYERED, "llama4", "fast_vlm")  # on randomly initialised checkpoints
-LOST = ("molmo2", "molmo2_o")  # two of nine tokens of the thumbnail: 92 % are found
-FILLED = {"kimi_k25": (128, 128)}  # else its last column is narrower than half of what is found
+FOUND = [name for name in families.BUILDERS if name not in (*MOVED, LAYERED)]
+CUT = [name for name in ("llava", "deepseek_vl", "janus", "kimi_k25", "molmo2") if name in FOUND]  # or padded
 
 
 def picture(size: tuple[int, int], seed: int = 0) -> Image.Image:
@@ -61,9 +60,13 @@ def share_found(known, probed) -> float:
     return float(np.mean(right))
 
 
-@pytest.mark.parametrize("name", [*SIZES, *(name for name in families.BUILDERS if name not in REFUSED + LOST)])
-def test_the_grid_of_a_hidden_family_is_found_again(name, tmp_path):
-    place, size = checkpoint(name, tmp_path), (SIZES | FILLED).get(name, (140, 130))
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [*SIZES.items(), *((name, (140, 130)) for name in FOUND), *((name, (200, 120)) for name in CUT)],
+    ids=[*SIZES, *FOUND, *(f"oblong {name}" for name in CUT)],
+)
+def test_the_grid_of_a_hidden_family_is_found_again(name, size, tmp_path):
+    place = checkpoint(name, tmp_path)
     described = vtrace.load(place)
     known = asked(described, size)
     if name in DECODER_REFUSED:  # the grid is found all the same
@@ -121,8 +124,9 @@ class TestPlacing:
             [*grid(2, 2), *grid(4, 4)],
             grid(5, 5)[::-1],
             [(0.25 + x / 2, y, 0.25 + u / 2, v) for x, y, u, v in grid(4, 4)],
+            [*((1.2 * x, 1.2 * y, min(1.2 * u, 1), min(1.2 * v, 1)) for x, y, u, v in grid(3, 3)), *grid(4, 4)],
         ],
-        ids=["grid", "row", "tiles and thumbnail", "thumbnail first", "backwards", "cropped"],
+        ids=["grid", "row", "tiles and thumbnail", "thumbnail first", "backwards", "cropped", "padded thumbnail"],
     )
     def test_tokens_are_found_whatever_their_order_and_although_they_mix(self, boxes):
         patterns = Patterns.of_levels(4)
@@ -203,10 +207,19 @@ class TestRefusals:
         finally:
             hook.remove()
 
-    def test_features_that_attention_moved_elsewhere_are_not_believed(self, tmp_path):
-        lvlm = vtrace.load(families.write(MOVED, tmp_path), family="auto")
+    @pytest.mark.parametrize("name", [name for name in MOVED if name in families.BUILDERS])
+    def test_features_that_attention_moved_elsewhere_are_not_believed(self, name, tmp_path):
+        lvlm = vtrace.load(families.write(name, tmp_path), family="auto")
         with pytest.raises(vtrace.VTraceError, match="probing did not find"):
             asked(lvlm, (140, 130))
+
+    def test_tokens_that_show_nothing(self, hidden):
+        hook = hidden.model.model.multi_modal_projector.register_forward_hook(lambda m, a, out: torch.ones_like(out))
+        try:
+            with pytest.raises(vtrace.VTraceError, match=r"probing did not find .* does not change with the picture"):
+                asked(hidden, (240, 250))
+        finally:
+            hook.remove()
 
     def test_words_that_enter_beside_the_embeddings(self, tmp_path):
         with pytest.raises(vtrace.VTraceError, match="words reach its decoder through 'per_layer_inputs'"):

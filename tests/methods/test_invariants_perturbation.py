@@ -7,11 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import vtrace
 from oracles.hidden import PlainPasses
+from support import families
 from support.comparing import close, run
 from vtrace.errors import InputError, ModelError
+from vtrace.lvlm.families.family import PER_TOKEN
 from vtrace.lvlm.replacements import by_masked_lm, by_model, by_unigram
 from vtrace.methods import reagent as reagent_module
 from vtrace.methods.heta import information, semantic_gate
@@ -19,7 +22,7 @@ from vtrace.methods.registry import METHODS, run_method
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.perturbation import Perturbation
 from vtrace.tracing.pictures import BLUR, blur
-from vtrace.tracing.prompt import encode_trace
+from vtrace.tracing.prompt import encode_trace, trace_inputs
 from vtrace.tracing.targets import find_target
 
 # Leave-one-out
@@ -176,6 +179,39 @@ def test_replacing_leaves_all_other_positions_alone(session, image):
         first, second = rows.split(len(before))
         assert (first != before).any(-1).nonzero()[:, 0].tolist() == [0, 9]
         assert torch.equal(second, before)
+
+
+@pytest.mark.parametrize("name", ["gemma4", "granite4_vision", "qwen3_vl"])
+def test_what_is_replaced_reaches_the_decoder_as_if_it_had_been_asked(name, tmp_path):
+    """Also beside the embeddings: inputs of each layer follow the new words, rows of extras follow their patches."""
+    lvlm = vtrace.load(families.write(name, tmp_path))
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (130, 140, 3), dtype=np.uint8))
+    trace = vtrace.trace(lvlm, picture, "Where is the red star?", response="It is there.", system="")
+    session, words, patches = TraceSession.open(lvlm, trace), trace.positions("question"), trace.positions("image")
+    replacer = reagent_module._Replacer(session, "model", "shuffle", BLUR, torch.Generator().manual_seed(0))
+    drawn = session.ids[words].roll(1)
+    replacer.table = torch.nn.functional.one_hot(drawn, replacer.table.shape[1]).double()
+    places = torch.tensor(session.inputs)
+    masked = torch.tensor([[True], [False]]).expand(2, len(places))
+    found = replacer.arguments(masked, places)
+    ids = session.ids.clone()
+    ids[words] = drawn
+    asked = lvlm.seam.encode({**trace_inputs(lvlm, trace), "input_ids": ids[None]})
+    rest = [position for position in range(len(trace)) if position not in patches]
+    for argument in [a for a in PER_TOKEN if a in found]:
+        close(found[argument][0, rest], asked[argument][0, rest])
+        close(found[argument][1], session.arguments[argument][0])
+        if argument != "inputs_embeds":
+            close(found[argument][0, patches], session.arguments[argument][0, patches])
+    own = session.seam.extra_rows(session.arguments, patches)
+    rows, before = (
+        [arguments["inputs_embeds"][0, patches], *(x[: len(own)][own] for x in session.seam.inputs(arguments)[1:])]
+        for arguments in (found, session.arguments)
+    )
+    order = [int((before[-1] == row).all(1).nonzero()[0, 0]) for row in rows[-1]]
+    assert sorted(order) == [*range(len(patches))] != order
+    for moved, still in zip(rows, before, strict=True):
+        assert torch.equal(moved, still[order])
 
 
 @pytest.fixture

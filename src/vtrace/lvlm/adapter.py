@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,21 +61,30 @@ def adapted(model: Any, adapter: str, name: str) -> Any:
     if not _settings(found):
         raise ModelError(f"there is no adapter at {adapter!r}: it has no {_CONFIG}")
     try:
-        whole = PeftModel.from_pretrained(model, found.source, revision=found.options.get("revision"))
-        absent = _not_loaded(whole, found)
+        with warnings.catch_warnings(action="ignore"):  # PEFT only warns of what is refused below
+            whole = PeftModel.from_pretrained(model, found.source, revision=found.options.get("revision"))
+        unfit = _unfit(whole, found)
     except Exception as error:  # adapters and their files can be wrong in many ways
         raise ModelError(f"the adapter {adapter} does not fit {name}: {failure_reason(error)}") from error
-    if absent:
-        raise ModelError(f"the adapter {adapter} does not fit {name}: there is no place for {absent[0]}")
+    if unfit.homeless:
+        raise ModelError(f"the adapter {adapter} does not fit {name}: there is no place for {unfit.homeless[0]}")
+    if unfit.missing:
+        raise ModelError(f"the adapter {adapter} does not fit {name}: it has no weights for {unfit.missing[0]}")
     quantised = getattr(model, "is_quantized", False)
     return whole.get_base_model() if quantised else whole.merge_and_unload()
 
 
-def _not_loaded(whole: Any, adapter: Checkpoint) -> list[str]:
-    """Weights of the adapter that the model has no place for."""
+class _Unfit(NamedTuple):
+    """Weights of an adapter that a model has no place for, and places of the model that the adapter has none for."""
+
+    homeless: list[str]
+    missing: list[str]
+
+
+def _unfit(whole: Any, adapter: Checkpoint) -> _Unfit:
     from peft import get_peft_model_state_dict
     from peft.utils import load_peft_weights
 
     own = get_peft_model_state_dict(whole, save_embedding_layers=False)
     stored = load_peft_weights(adapter.source, device="cpu", revision=adapter.options.get("revision"))
-    return [key for key in stored if key not in own]
+    return _Unfit([key for key in stored if key not in own], [key for key in own if key not in stored])

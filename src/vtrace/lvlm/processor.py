@@ -1,9 +1,9 @@
-"""Processors: the checkpoint's own if it loads, an image-only one if torchvision is missing, and one for text.
+"""Processors: the checkpoint's own, an image-only one where that has parts for video or audio, and one for text.
 
-Many processors require a video processor, which requires torchvision. Pictures need neither, so without torchvision the
-same class is built from its image processor and tokenizer only, also where it has a part for audio. Image processors
-are imported from their own modules: without torchvision, transformers 5.5 hides those of Idefics3 and SmolVLM, although
-they do not use it.
+A video processor requires torchvision and a file of its own, which not every checkpoint has. Pictures need neither, so
+the same class is built from its image processor and tokenizer only, whether torchvision is installed or not: pixels are
+then the same everywhere. Image processors are imported from their own modules: without torchvision, transformers 5.5
+hides those of Idefics3 and SmolVLM, although they do not use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from transformers import (
     PreTrainedTokenizerBase,
     ProcessorMixin,
 )
-from transformers.utils import is_torchvision_available
 
 from ..errors import ModelError
 
@@ -41,7 +40,7 @@ class _Parts(NamedTuple):
     image_class: str
 
 
-_NEEDING_TORCHVISION = {  # by model type
+_WITH_VIDEO = {  # or with audio, by model type
     "qwen2_vl": _Parts("Qwen2VLProcessor", "qwen2_vl", "Qwen2VL"),
     "qwen2_5_vl": _Parts("Qwen2_5_VLProcessor", "qwen2_vl", "Qwen2VL"),
     "qwen3_vl": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
@@ -106,9 +105,9 @@ class TextProcessor:
 
 def load_processor(name: str, kind: str, **where: Any) -> ProcessorMixin:
     """The processor of a checkpoint of this model type. `where` can be a revision."""
-    if is_torchvision_available() or kind not in _NEEDING_TORCHVISION:
+    if kind not in _WITH_VIDEO:
         return AutoProcessor.from_pretrained(name, **where)
-    names = _NEEDING_TORCHVISION[kind]
+    names = _WITH_VIDEO[kind]
     whole = getattr(transformers, names.processor)
     settings, _ = whole.get_processor_dict(name, **where)
     images = pillow_image_processor(names.image_module, names.image_class)

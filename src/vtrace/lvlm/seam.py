@@ -160,18 +160,21 @@ class Seam:
         masked: Bool[Tensor, "batch length"],
         embeds: Float[Tensor, "*any width"],
         extras: Sequence[Tensor],
+        ids: Int[Tensor, "batch length"] | None = None,
     ) -> Arguments:
-        """Replace embeddings and extras at the masked positions of a batch."""
+        """Replace embeddings and extras at the masked positions of a batch. What a family has beside embeddings becomes
+        that of `ids`, or of the pad token, which models give to image positions, too."""
         own = arguments["inputs_embeds"]
         mixed = {**arguments, "inputs_embeds": torch.where(masked[..., None], embeds.to(own.dtype), own)}
-        pad = torch.tensor([self.pad_id], device=own.device)
-        for name, (row,) in self.family.token_inputs(self.decoder, pad).items():
-            mixed[name] = torch.where(masked.view(*masked.shape, *[1] * row.ndim), row, arguments[name])
-        if not (rows := self.family.extras(arguments)):
+        tokens = torch.tensor([[self.pad_id]], device=own.device) if ids is None else ids.to(own.device)
+        for name, rows in self.family.token_inputs(self.decoder, tokens.flatten()).items():
+            others = rows.view(*tokens.shape, *rows.shape[1:])
+            mixed[name] = torch.where(masked.view(*masked.shape, *[1] * (rows.ndim - 1)), others, arguments[name])
+        if not (before := self.family.extras(arguments)):
             return mixed
         chosen = self.family.extra_rows(arguments, masked)[:, None]
         return self.family.with_extras(
-            mixed, [torch.where(chosen, b.to(a), a) for a, b in zip(rows, extras, strict=True)]
+            mixed, [torch.where(chosen, b.to(a), a) for a, b in zip(before, extras, strict=True)]
         )
 
     def leaves(self, arguments: Arguments) -> FreshGraph:

@@ -110,7 +110,9 @@ class _Replacer:
             own = seam.extra_rows(session.arguments, self.patches)
             for extra, x in zip(extras, self.other[1:], strict=True):
                 extra[own.repeat(count)] = torch.cat([x[own][order[row]] for row in range(count)])
+        ids = torch.full(rows.shape, seam.pad_id, device=embeds.device)
         if self.words:
             drawn = torch.multinomial(self.table.cpu(), count, replacement=True, generator=self.rng).T
-            embeds[:, self.words] = seam.model.get_input_embeddings()(drawn.to(embeds.device)).to(embeds.dtype)
-        return seam.replace(arguments, rows.to(embeds.device), embeds, extras)
+            ids[:, self.words] = drawn.to(embeds.device)
+            embeds[:, self.words] = seam.model.get_input_embeddings()(ids[:, self.words]).to(embeds.dtype)
+        return seam.replace(arguments, rows.to(embeds.device), embeds, extras, ids)

@@ -18,10 +18,10 @@ from jaxtyping import Float64, Int
 from .patterns import Patterns
 
 CLEAR = 0.95  # share of tokens with a cell of their own: no other grid is tried
-COMPLETE = 0.75  # below this, tokens do not fill any grid
+COMPLETE = 0.9  # below this, tokens do not fill any grid
 ENOUGH = 0.9  # of the best worth: a simpler grid is preferred if it has that much
 _SHIFTS = [step / 48 for step in range(1, 24)]  # how much of the picture a grid may leave out on either side
-_SHIFTED = 512  # tokens, at most, for which cropped and padded pictures are considered
+_SHIFTED = 512  # tokens of a view, at most, for which cropped and padded pictures are considered
 
 
 class Bands(NamedTuple):
@@ -91,6 +91,21 @@ class Answers:
         return Choice(band, best, np.clip(lead / np.maximum(1 - alike.max(1)[band], 1e-9), 0, 1))
 
 
+def _moved_rows(view: View) -> Iterator[View]:
+    return (view._replace(rows=bands) for bands in _moved(view.rows.number))
+
+
+def _moved_columns(view: View) -> Iterator[View]:
+    return (view._replace(columns=bands) for bands in _moved(view.columns.number))
+
+
+def _moved(number: int) -> Iterator[Bands]:
+    """Bands of a picture that was cropped, padded on both sides, or padded at its end."""
+    for shift in _SHIFTS:
+        for low, high in ((shift, 1 - shift), (-shift, 1 + shift), (0.0, 1 + 2 * shift)):
+            yield Bands(number, low, high)
+
+
 @dataclass(frozen=True)
 class Grids:
     """Finds the grids that the tokens of one picture stand on."""
@@ -105,7 +120,8 @@ class Grids:
         single = self._best([view] for view in self._full_grids(whole))
         if single and self._coverage(single) >= CLEAR:
             return single
-        exact = [single, self._least_shift(whole), self._best(self._pairs(whole))]
+        moved = self._best([self._settled(view)] for view in self._full_grids(whole))
+        exact = [single, moved, [self._settled(view) for view in self._best(self._pairs(whole))]]
         covered = max(map(self._coverage, exact))
         if covered < COMPLETE:
             return self._loose(whole)
@@ -151,20 +167,16 @@ class Grids:
             if count % rows == 0 and count // rows <= self.most:
                 yield View(tokens, Bands(rows), Bands(count // rows))
 
-    def _least_shift(self, whole: slice) -> list[View]:
-        """The best grid that leaves out or exceeds ends of one axis: of a cropped or padded picture."""
-        if whole.stop > _SHIFTED:
-            return []
-        shifted = [*self._shifted(whole)]
-        best = max(map(self._worth, shifted), default=0.0)
-        return next((views for views in shifted if self._worth(views) >= ENOUGH * best), [])
-
-    def _shifted(self, tokens: slice) -> Iterator[list[View]]:
-        for shift in _SHIFTS:
-            for view in self._full_grids(tokens):
-                for low, high in ((shift, 1 - shift), (-shift, 1 + shift), (0.0, 1 + 2 * shift)):
-                    yield [view._replace(rows=Bands(view.rows.number, low, high))]
-                    yield [view._replace(columns=Bands(view.columns.number, low, high))]
+    def _settled(self, view: View) -> View:
+        """The same grid with the ends of an axis inside or outside the picture, as if it was cropped or padded, if that
+        is worth clearly more."""
+        if view.tokens.stop - view.tokens.start > _SHIFTED:
+            return view
+        for moved in (_moved_rows, _moved_columns):
+            best = self._best([other] for other in moved(view))
+            if self._worth([view]) < ENOUGH * self._worth(best):
+                (view,) = best
+        return view
 
     def _loose(self, whole: slice) -> list[View]:
         """The rows and columns that explain most, whatever their number: tokens may have been left out or merged."""

@@ -29,6 +29,7 @@ from .placing import Answers, Grids, Placed
 INKS = (((235, 200, 40), (30, 50, 190)), ((200, 40, 60), (60, 210, 200)))  # the second if the first finds too little
 GREY = 128
 CONFIDENT = 0.35  # median over tokens, below which nothing is believed
+SURE = 0.5  # from which the first inks suffice
 COVERED = 0.9  # share of tokens that have to stand on a cell of their own
 SILENT = 1e-6  # of the median: a token that answers less shows nothing, such as the end of a row
 _LEVELS = 8  # stripes are never narrower than 1/256 of a side
@@ -87,14 +88,18 @@ class Probe:
             heard.append([self._ask(sizes, number, own, patterns, axis, inks) for axis in (0, 1)])
             loud = np.sum([axis.strength for ink in heard for axis in ink], axis=0)
             live = loud > SILENT * np.median(loud)
+            if not live.any():
+                raise _unchanged(count, size)
             down, across = (
                 Answers(np.mean([ink[axis].products[live] for ink in heard], axis=0), patterns) for axis in (0, 1)
             )
             placed = Grids(down, across, most).place()
-            if _believed(placed):
-                found = iter(placed)
-                return [_cell(next(found), size) if alive else None for alive in live]
-        raise ModelError(_refusal(placed, size))
+            if _believed(placed, SURE):
+                break
+        if not _believed(placed, CONFIDENT):
+            raise _refusal(placed, size)
+        found = iter(placed)
+        return [_cell(next(found), size) if alive else None for alive in live]
 
     def _ask(
         self, sizes: tuple[Size, ...], number: int, own: np.ndarray, patterns: Patterns, axis: int, inks: Any
@@ -135,8 +140,8 @@ def _painted(size: Size, axis: int, signs: Float64[np.ndarray, " length"], inks:
     return Image.fromarray(np.ascontiguousarray(np.broadcast_to(whole, (size.height, size.width, 3))))
 
 
-def _believed(placed: Sequence[Placed]) -> bool:
-    return _covered(placed) >= COVERED and _confidence(placed) >= CONFIDENT
+def _believed(placed: Sequence[Placed], confidence: float) -> bool:
+    return _covered(placed) >= COVERED and _confidence(placed) >= confidence
 
 
 def _covered(placed: Sequence[Placed]) -> float:
@@ -147,11 +152,19 @@ def _confidence(placed: Sequence[Placed]) -> float:
     return float(np.median([one.confidence for one in placed])) if placed else 0.0
 
 
-def _refusal(placed: Sequence[Placed], size: Size) -> str:
-    return (
+def _unchanged(tokens: int, size: Size) -> ModelError:
+    return ModelError(
+        f"probing did not find where the {tokens} image tokens of a picture of {size.width} by {size.height} pixels "
+        "look: what enters the decoder there does not change with the picture; choose a model that vtrace models lists"
+    )
+
+
+def _refusal(placed: Sequence[Placed], size: Size) -> ModelError:
+    return ModelError(
         f"probing did not find where the {len(placed)} image tokens of a picture of {size.width} by {size.height} "
         f"pixels look: they follow {_covered(placed):.0%} different places with a median confidence of "
-        f"{_confidence(placed):.2f} (at least {COVERED:.0%} and {CONFIDENT} are needed); this model cannot be explained"
+        f"{_confidence(placed):.2f} (at least {COVERED:.0%} and {CONFIDENT} are needed); choose a model that vtrace "
+        "models lists"
     )
 
 
