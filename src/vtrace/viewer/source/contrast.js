@@ -11,8 +11,8 @@ import { spansOf } from "./words.js";
 const ROWS = 10;
 const COLOURS = { for: [157, 41, 122], against: [13, 115, 119] }; // readable apart with every common colour blindness
 
-/** A share with its sign. */
-export const signedPercent = (share) => (share === 0 ? "0%" : `${share > 0 ? "+" : "−"}${percent(Math.abs(share))}`);
+/** A share with its sign, if it has one when it is rounded. */
+export const signedPercent = (share) => (Math.abs(share) < 0.001 ? "0%" : `${share > 0 ? "+" : "−"}${percent(Math.abs(share))}`);
 
 /** Returns how to show a view. */
 export function showContrasts(trace, pictures) {
