@@ -42,7 +42,7 @@ HEAD = """# Gallery
 
 {count} answers of **{model}** to questions of {benchmark}, explained and verified. Each opens in the
 [viewer](../reference/viewer.md): click a word to see what it relies on, a patch to see its paths, and move the slider
-under *Verification*. Outlined are the patches that hold half of the image's share.
+under *What if it were hidden?* Outlined are the patches that hold half of the image's share.
 {note}
 `python scripts/gallery.py --model {model}{source}` made this page with VTrace {version}; any other model takes the same
 command, and `make docs` builds the viewer files.

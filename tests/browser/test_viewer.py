@@ -70,6 +70,18 @@ def test_a_word_lights_up_its_patches_while_pointed_at(reader, attribution):
     agrees(opened, attribution)
 
 
+def test_words_stay_where_they_are_while_pointed_at_on_a_narrow_screen(reader, attribution):
+    opened = reader(attribution)  # for the whole response, whose legend is longer than that of a word
+    opened.page.set_viewport_size({"width": 390, "height": 844})
+    opened.word(-2).scroll_into_view_if_needed()
+    opened.settle()
+    before = opened.word(-2).bounding_box()
+    opened.page.mouse.move(before["x"] + 5, before["y"] + 8)
+    opened.settle()
+    assert opened.text("#ranking-title").lower().startswith("strongest inputs for “")
+    assert opened.word(-2).bounding_box() == before
+
+
 def test_a_patch_lights_up_the_words_it_supports(reader, attribution):
     opened = reader(attribution)
     patch = next(p for p in attribution.trace.patches if (p.row, p.column) == (2, 2))

@@ -20,6 +20,7 @@ def test_a_benchmark_is_explained_into_a_folder_and_as_json(run, tmp_path):
     code, out, _ = run(*common, "--json", tmp_path / "found.json")  # nothing is left to do
     assert (code, out.strip()) == (0, f"{tmp_path}/index.html")
     assert json.loads((tmp_path / "found.json").read_text("utf-8")) == document
+    assert not [*tmp_path.glob("*-wal"), *tmp_path.glob("*-shm")], "databases are closed"
 
 
 def test_a_benchmark_is_asked_under_its_own_prompt_and_budget(run, tmp_path):

@@ -28,6 +28,8 @@ REFUSED = {
     "there is no picture at gone.jpg": ["explain", "gone.jpg", "What is it?"],
     'ask something about photo.png: vtrace explain photo.png "What is this?"': ["explain", "photo.png"],
     "write: vtrace explain photo.png 'What is it?'": ["explain", "What is it?", "photo.png"],
+    "write: vtrace verify photo.png 'Is it?'": ["verify", "Is it?", "photo.png"],
+    "write: vtrace compare-models A B photo.png 'Is it?'": ["compare-models", "A", "B", "Is it?", "photo.png"],
     "put the question in quotes: vtrace explain photo.png 'What is it?'": ["explain", "photo.png", "What", "is", "it?"],
     "is an address, and VTrace downloads nothing": ["explain", "https://a.org/a.jpg", "What is it?"],
     "export it as JPEG, or convert it: sips": ["explain", "photo.heic", "What is it?"],

@@ -69,7 +69,18 @@ def compare_command(
 ) -> None:
     """Compare methods on one response. Shows what each finds, what it costs, and how well they agree."""
     source = TraceSource(
-        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, adapter, family
+        "compare",
+        images_and_question,
+        example,
+        trace,
+        chat,
+        response,
+        model,
+        dtype,
+        device,
+        max_new_tokens,
+        adapter,
+        family,
     )
     from ..methods.catalogue import parse_names, refine_all
 

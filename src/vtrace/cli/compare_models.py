@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 from dataclasses import replace
 from typing import Annotated
 
@@ -56,8 +57,19 @@ def compare_models_command(
     quiet: QuietOption = False,
 ) -> None:
     """Explain one frozen response with two models: two rankings, and what moved. A generates the response."""
+    command = shlex.join(["compare-models", first, second])
     source = TraceSource(
-        images_and_question, example, trace, chat, response, first, dtype, device, max_new_tokens, family=family
+        command,
+        images_and_question,
+        example,
+        trace,
+        chat,
+        response,
+        first,
+        dtype,
+        device,
+        max_new_tokens,
+        family=family,
     )
     from ..lvlm.checkpoint_source import reach_checkpoint
     from ..methods.catalogue import check_name

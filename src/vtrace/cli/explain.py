@@ -222,7 +222,7 @@ def explain_command(
 
     budget = max_new_tokens or MAX_NEW_TOKENS
     source = TraceSource(
-        images_and_question, example, trace, chat, response, model, dtype, device, budget, adapter, family
+        "explain", images_and_question, example, trace, chat, response, model, dtype, device, budget, adapter, family
     )
     check_outputs(html, figure, save_trace, boxes, json_file(json))
     check_regions(region or [])

@@ -73,6 +73,20 @@ app.command("serve", epilog=SERVE_EXAMPLES)(serve_command)
 app.command("models", epilog=MODELS_EXAMPLE)(models_command)
 app.command("doctor", epilog=DOCTOR_EXAMPLE)(doctor_command)
 
+# The list of commands cuts a help text that does not fit on its line; these do.
+SHORTER = {
+    "explain": "Explain what a response, or every one, relied on.",
+    "verify": "Hide the evidence of an explanation and ask again.",
+    "compare-models": "Explain one frozen response with two models.",
+    "trace": "Ask a model about a benchmark and freeze its responses.",
+    "study": "Run a study: an ablation or a figure.",
+    "credit": "Weigh response tokens by what the answers rely on.",
+    "models": "List the supported model families.",
+    "doctor": "Show versions, device, and what a run will need.",
+}
+for known in app.registered_commands:
+    known.short_help = SHORTER.get(str(known.name))
+
 
 def _show_version(value: bool) -> None:
     if value:

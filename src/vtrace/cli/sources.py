@@ -29,6 +29,7 @@ class TracedResponse(NamedTuple):
 class TraceSource:
     """The command-line arguments that say what is explained, and with which model."""
 
+    command: str  # whose arguments they are
     inputs: list[str] | None
     example: str
     trace: Path | None
@@ -76,7 +77,7 @@ class TraceSource:
         if self.response is not None and not self.response.strip():
             raise InputError("--response is empty; give the text to explain, or leave it out to have one generated")
         if self.inputs:
-            check_arguments(self.inputs, self.model)
+            check_arguments(self.command, self.inputs, self.model)
 
     def _asked(self) -> tuple[Example, dict[str, Any]]:
         """The example to ask about, and the other arguments of `trace`."""

@@ -82,7 +82,17 @@ def verify_command(
 ) -> None:
     """Verify an explanation: hide the evidence it names, ask the model again, and show what changes."""
     source = TraceSource(
-        images_and_question, example, trace, chat, response, model, dtype, device, max_new_tokens, family=family
+        "verify",
+        images_and_question,
+        example,
+        trace,
+        chat,
+        response,
+        model,
+        dtype,
+        device,
+        max_new_tokens,
+        family=family,
     )
     from ..methods.catalogue import check_name
     from ..system.option_check import check_option

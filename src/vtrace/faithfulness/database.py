@@ -120,10 +120,13 @@ def insert_row(connection: sqlite3.Connection, table: str, row: Mapping[str, obj
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing. SQLite opens the file for writing where that is allowed: of those who close it
+    last, only a connection that may write removes the files -wal and -shm."""
     if not path.is_file():  # to open a pipe would wait for ever
         raise InputError(f"{path} is not a regular file; move it away")
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
     try:
+        connection.execute("PRAGMA query_only = ON")
         _refuse_programs(connection, path)
     except (InputError, sqlite3.Error):
         connection.close()

@@ -115,8 +115,8 @@ def likelihood_text(value: float | None) -> str:
 
 
 def signed_percent(share: float) -> str:
-    """A share with its sign; colour is never the only carrier of it."""
-    return percent(0.0) if share == 0 else f"{'+' if share > 0 else '−'}{percent(abs(share))}"
+    """A share with its sign, if it has one when it is rounded; colour is never the only carrier of it."""
+    return percent(0.0) if abs(share) < 0.001 else f"{'+' if share > 0 else '−'}{percent(abs(share))}"
 
 
 def _change(damage: float) -> str:

@@ -11,6 +11,7 @@ const VIEWS = [
   [/^\/history$/, history],
   [/^\/explanations\/([0-9a-f]{32})$/, explanation],
   [/^\/runs$/, runs],
+  [/^\/runs\/([^/]+)$/, run],
   [/^\/runs\/([^/]+)\/(all|correct|wrong)\/page\/(\d+)$/, run],
   [/^\/runs\/([^/]+)\/(all|correct|wrong)\/(\d+)$/, item],
 ];

@@ -160,5 +160,5 @@ function methodsField(facts) {
     make("summary", {}, make("span", { class: "label" }, "Method"), summary),
     make("ul", {}, facts.methods.map((method, index) => make("li", {},
       boxes[index], make("label", { for: `method-${method.name}` },
-        make("b", {}, method.name), " ", make("span", { class: "faint" }, `${method.about} · ${method.cost}`))))));
+        make("b", {}, method.name), " ", make("span", { class: "faint" }, `${method.about} · passes: ${method.cost}`))))));
 }

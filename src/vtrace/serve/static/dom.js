@@ -26,5 +26,5 @@ export function ago(seconds) {
 }
 
 export function percent(share) {
-  return share === null ? "–" : `${(100 * share).toFixed(0)} %`;
+  return share === null ? "–" : `${(100 * share).toFixed(0)}%`;
 }

@@ -19,7 +19,7 @@ export async function runs() {
         ", and start the server with ", make("code", {}, "vtrace serve --runs runs"), "."))] };
 }
 
-export async function run(name, kept, page) {
+export async function run(name, kept = "all", page = 0) {
   const number = Number(page);
   const here = `#/runs/${encodeURIComponent(name)}`;
   const found = await get(`/api/runs/${encodeURIComponent(name)}/items?offset=${number * PAGE}&count=${PAGE}${KEPT[kept]}`);
@@ -88,7 +88,7 @@ function agreement(scores, kind) {
   if (!names.length) return [];
   return [
     make("h2", {}, `Agreement with the known evidence: ${kind} ↑`),
-    table(["method", "target", ...names.map((name) => (name === CHANCE ? "by chance" : name.replace(/_(\d+)/, " at $1 %").replace("_", " ")))],
+    table(["method", "target", ...names.map((name) => (name === CHANCE ? "by chance" : name.replace(/_(\d+)/, " at $1%").replace("_", " ")))],
       scores.filter((score) => !score.failure).map((score) => [score.method, score.target,
         ...names.map((name) => (name === CHANCE ? digits(of(name)(score)) : marked(scores, score, of(name), true)))])),
   ];
@@ -115,12 +115,13 @@ function byScore(scores, curve) {
     || Number(Boolean(a.failure)) - Number(Boolean(b.failure)) || better(areas(a), areas(b)));
 }
 
-// A number, in bold if no other method of the same target has a better one.
+// A number, in bold if another method of the same target has a worse one, and none a better one.
 function marked(scores, score, value, up) {
   const own = value(score);
   if (own === null || own === undefined) return "–";
   const others = scores.filter((one) => one.target === score.target && !one.failure).map(value).filter((one) => one !== null && one !== undefined);
-  const best = others.length > 1 && digits(own) === digits(up ? Math.max(...others) : Math.min(...others));
+  const [low, high] = [digits(Math.min(...others)), digits(Math.max(...others))];
+  const best = low !== high && digits(own) === (up ? high : low);
   return best ? make("b", { title: "best" }, digits(own)) : digits(own);
 }
 

@@ -3,7 +3,7 @@ import { element, make } from "./dom.js";
 import { followExperiment, progressWords, runExperiment, sentenceOf } from "./experiments.js";
 import { showExhibit } from "./hiding.js";
 import { percent } from "./scale.js";
-import { nameOfItem } from "./state.js";
+import { nameOfItem, targetTitle } from "./state.js";
 import { showVerification } from "./verified.js";
 import { showWhatIf } from "./what_if.js";
 
@@ -57,8 +57,8 @@ export function showBench(trace, pictures) {
 
   function openVerification(one) {
     verification = showVerification(trace, one, (hidden, title) => tab === "verified" && put({ hidden, selected: new Set() }, title));
-    const about = make("p", { className: "faint small" }, `For ${one.target.name === "response" ? "the whole response" : `the ${one.target.name}`}, by ${one.method}.`);
-    element("verified").replaceChildren(verification.box, about);
+    const about = make("p", { className: "faint small" }, `Evidence for ${targetTitle(trace, one.target)}, as ${one.method} ranks it:`);
+    element("verified").replaceChildren(about, verification.box);
     tabs[0][1].textContent = "Verified steps";
     verification.open();
     showVerdict(one.verdict);
@@ -69,7 +69,7 @@ export function showBench(trace, pictures) {
     const button = make("button", { type: "button", className: "primary" }, "Verify this explanation");
     const status = make("p", { className: "working", hidden: true });
     status.setAttribute("role", "status");
-    const words = "The strongest inputs are hidden, more and more of them, and the model is asked again each time; random sets of the same size show whether that means anything. At most 30 forward passes and 8 batches of answers.";
+    const words = `The strongest inputs for ${targetTitle(trace, trace.target)} are hidden, more and more of them, and the model is asked again each time; random sets of the same size show whether that means anything. At most 30 forward passes and 8 batches of answers.`;
     element("verified").replaceChildren(make("p", {}, words), button, status);
     const run = async (start) => {
       button.disabled = true;

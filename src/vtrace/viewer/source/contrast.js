@@ -11,8 +11,8 @@ import { spansOf } from "./words.js";
 const ROWS = 10;
 const COLOURS = { for: [157, 41, 122], against: [13, 115, 119] }; // readable apart with every common colour blindness
 
-/** A share with its sign. */
-export const signedPercent = (share) => (share === 0 ? "0%" : `${share > 0 ? "+" : "−"}${percent(Math.abs(share))}`);
+/** A share with its sign, if it has one when it is rounded. */
+export const signedPercent = (share) => (Math.abs(share) < 0.001 ? "0%" : `${share > 0 ? "+" : "−"}${percent(Math.abs(share))}`);
 
 /** Returns how to show a view. */
 export function showContrasts(trace, pictures) {
@@ -122,7 +122,7 @@ function contrastColumns(trace, pictures, contrast) {
     const share = shares[trace.inputAt[word.start]];
     const level = Math.abs(share) / most;
     if (level < 0.03) continue;
-    span.style.backgroundColor = tint(share, 0.12 + 0.6 * level);
+    span.style.backgroundColor = `color-mix(in srgb, var(--${share > 0 ? "for" : "against"}) ${Math.round(10 + 38 * level)}%, transparent)`;
     span.title = signedPercent(share);
   }
   const key = make("p", { className: "key small" }, make("i", { className: "for" }), `for “${contrast.answer}”`, make("i", { className: "against" }), `for “${contrast.against}”`);
@@ -134,11 +134,13 @@ function contrastColumns(trace, pictures, contrast) {
       "div",
       { className: "trial" },
       make("p", { className: "verdict" }, `After the same reasoning, “${likelier[0]}” is ${timesLikelier(Math.abs(difference)).replace("likelier", "as likely")} as “${likelier[1]}”.`),
-      make("p", { className: "faint small" }, `Log-likelihoods: ${contrast.log_likelihood.toFixed(2)} and ${contrast.against_log_likelihood.toFixed(2)} nats. Method: ${contrast.method}. Shares of the difference; their sizes sum to 100%.`),
+      make("p", { className: "faint small" }, `Log-likelihoods: ${logOf(contrast.log_likelihood)} and ${logOf(contrast.against_log_likelihood)} nats. Method: ${contrast.method}. Shares of the difference; their sizes sum to 100%.`),
       contrastTable(trace, pictures, contrast, shares, most),
     ),
   ];
 }
+
+const logOf = (value) => value.toFixed(2).replace("-", "−");
 
 const tint = (share, alpha) => `rgba(${(share > 0 ? COLOURS.for : COLOURS.against).join(",")},${alpha.toFixed(2)})`;
 

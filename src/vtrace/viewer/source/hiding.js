@@ -16,7 +16,9 @@ export function showExhibit(trace, pictures, act) {
   let lit = null;
   const panels = trace.panels.map((panel) => {
     const canvas = make("canvas", { className: panel.view ? "thumbnail" : "" });
-    element("exhibit-pictures").append(make("figure", {}, canvas));
+    const figure = make("figure", {}, canvas);
+    figure.style.setProperty("--aspect", String(panel.size[0] / panel.size[1]));
+    element("exhibit-pictures").append(figure);
     return canvas;
   });
   element("exhibit-pictures").className = panels.length > 1 ? "several" : "";

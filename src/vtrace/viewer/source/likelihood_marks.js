@@ -13,7 +13,7 @@ export function markedResponse(trace, likelihoods, into) {
     const span = make("span", { className: "w" }, word.text);
     if (before - after > HALF) {
       span.classList.add("fallen");
-      span.style.setProperty("--fall", `${Math.round(20 + 60 * Math.min(1, (before - after) / DARKEST))}%`);
+      span.style.setProperty("--fall", `${Math.round(15 + 35 * Math.min(1, (before - after) / DARKEST))}%`);
       span.title = `likelihood ${chance(before)} → ${chance(after)}`;
     }
     into.append(k ? word.before : "", span, word.after);

@@ -9,10 +9,10 @@ export function colourOf(stops, strength) {
 
 export const rgb = (colour, alpha = 1) => `rgba(${colour.join(",")},${alpha})`;
 
-/** Text colour that stays readable on a colour. */
+/** Black or white, whichever contrasts more with a colour: at least 4.5 to 1. */
 export function inkOn(colour) {
   const light = [0.2126, 0.7152, 0.0722].reduce((sum, weight, k) => sum + weight * (colour[k] / 255) ** 2.2, 0);
-  return light > 0.28 ? "#1f1a24" : "#ffffff";
+  return light > 0.18 ? "#000000" : "#ffffff";
 }
 
 /** A share in per cent, as in figures and the console. */

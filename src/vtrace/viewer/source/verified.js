@@ -122,8 +122,8 @@ export function showVerification(trace, found, show) {
 export function answerLine(first, { answer, changed }) {
   const tag = make("span", { className: changed ? "tag changed" : "tag" }, changed ? "another answer" : "the same answer");
   const said = (text) => (text === null ? "(no answer)" : text);
-  if (!changed) return make("p", { className: "answer" }, said(answer), tag);
-  return make("p", { className: "answer" }, make("s", {}, said(first)), " → ", make("strong", {}, said(answer)), tag);
+  const words = changed ? [make("s", {}, said(first)), " → ", make("strong", {}, said(answer))] : [said(answer)];
+  return make("p", { className: "answer" }, make("span", {}, ...words), " ", tag);
 }
 
 function likelihoodLine(step, target) {
