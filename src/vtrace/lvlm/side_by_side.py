@@ -101,7 +101,7 @@ def _choose(waiting: Sequence[tuple[int, Unanswered]], room: int) -> Sequence[tu
 
 def can_decode_side_by_side(lvlm: Lvlm) -> bool:
     """Whether every layer remembers keys and values; a state that layers carry along cannot be padded on the left."""
-    return all(hasattr(layer, "self_attn") for layer in lvlm.seam.decoder.layers)
+    return all(getattr(layer, "self_attn", None) is not None for layer in lvlm.seam.decoder.layers)
 
 
 @torch.no_grad()

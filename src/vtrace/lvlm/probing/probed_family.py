@@ -141,7 +141,7 @@ class _Check:
     @torch.no_grad()
     def _branch_norm(self) -> str:
         """The module that reads what the projection of the first layer gives before it is added, if there is one."""
-        layer = self.lvlm.seam.decoder.layers[0]
+        layer = self.lvlm.seam.layers[0]
         written: list[Tensor] = []
         found: list[str] = []
 
@@ -176,8 +176,8 @@ class _Check:
             read_by_layer.append((list(read), output[0] if isinstance(output, tuple) else output))
             read.clear()
 
-        handles = [child.register_forward_hook(inside) for layer in decoder.layers for child in layer.children()]
-        handles += [layer.register_forward_hook(end) for layer in decoder.layers]
+        handles = [child.register_forward_hook(inside) for layer in seam.layers for child in layer.children()]
+        handles += [layer.register_forward_hook(end) for layer in seam.layers]
         layers: list[Layer] = []
         try:
             with seam.capture(layers.append):
