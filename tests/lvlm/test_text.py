@@ -116,11 +116,25 @@ def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
     assert not torch.allclose(fast, plain)  # question words are centred
 
 
+@torch.no_grad()
+def check_layers_that_only_mix(lvlm, layers, arguments):
+    """A layer without an MLP of its own gives the residual stream and the update."""
+    ends = {}
+    for number, layer in enumerate(lvlm.seam.layers):
+        if hasattr(layer, "mixer"):
+            layer.register_forward_hook(lambda m, args, out, number=number: ends.update({number: (m, out[0])}))
+    lvlm.seam.decoder(**arguments)
+    for number, (layer, end) in ends.items():
+        layer._forward_hooks.clear()
+        torch.testing.assert_close(layers[number].residual + layers[number].update, end)
+
+
 def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm, trace):
     layers, decoder, arguments = [], lvlm.seam.decoder, encode_trace(lvlm, trace)
     with torch.no_grad(), lvlm.seam.capture(layers.append):
         watched = decoder(**arguments).last_hidden_state
     check_writes(lvlm, layers)
+    check_layers_that_only_mix(lvlm, layers, arguments)
     with torch.no_grad():
         torch.testing.assert_close(decoder(**arguments).last_hidden_state, watched)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in decoder.modules())

@@ -13,7 +13,7 @@ from ..errors import ModelError
 from ..lvlm.batch_size import first_layer, workload_of
 from ..lvlm.checkpoint import build_without_weights, read_config
 from ..lvlm.checkpoint_source import reach_checkpoint
-from ..lvlm.families.family import Family, ModelConfig
+from ..lvlm.families.family import Family, ModelConfig, output_embedding
 from ..lvlm.families.supported import has_pictures
 from ..lvlm.load import starting_family
 from ..lvlm.mixer import mixer_of, mixing_layers
@@ -155,7 +155,7 @@ def _weights(model: nn.Module, each: float, plain: float) -> float:
     total = _count(model)
     if each >= 2:
         return total * each
-    head = model.get_output_embeddings()  # type: ignore[operator]
+    head = output_embedding(model)
     packed = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear) and m is not head)
     return packed * each + (total - packed) * plain
 

@@ -23,7 +23,7 @@ from ..system.wide_numbers import wide
 from ..types import predictor
 from .batch_size import free_memory, sequence_bytes, sequences_at_once, workload_of
 from .capture import watched
-from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
+from .families.family import Arguments, Family, ProcessorOutput, output_embedding, repeat_rows
 from .layer import BatchConsumer, Consumer, Layer
 from .mixer import is_hybrid, mixer_of, mixing_layers
 from .tensor_parallel import head_group, least_of
@@ -65,6 +65,11 @@ class Seam:
     @property
     def decoder(self) -> Any:
         return self.family.decoder(self.model)
+
+    @property
+    def head(self) -> Any:
+        """What turns the decoder's last hidden states into logits."""
+        return output_embedding(self.model)
 
     @property
     def layers(self) -> list[Any]:
@@ -198,7 +203,7 @@ class Seam:
 
     def logits(self, hidden: Float[Tensor, "*any width"]) -> Float[Tensor, "*any vocabulary"]:
         """What the model makes of its last hidden states; float32."""
-        return self.family.logits(self.decoder.config, self.model.get_output_embeddings()(hidden).float())
+        return self.family.logits(self.decoder.config, self.head(hidden).float())
 
     @torch.no_grad()
     def log_probabilities(

@@ -142,7 +142,7 @@ def _step(lvlm: Lvlm, rows: _Rows) -> _Rows:
 
 
 def _best(lvlm: Lvlm, hidden: Float[Tensor, "rows width"]) -> list[int]:
-    return lvlm.model.get_output_embeddings()(hidden).float().argmax(-1).tolist()
+    return lvlm.seam.head(hidden).float().argmax(-1).tolist()
 
 
 def _mask(lengths: Sequence[int], width: int, device: torch.device) -> Int[Tensor, "rows {width}"]:

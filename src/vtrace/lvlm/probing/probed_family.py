@@ -163,7 +163,7 @@ class _Check:
 
     @torch.no_grad()
     def _updates_are_written_by_attention(self) -> None:
-        """Some module of each layer reads residual + update, or the layer ends in that and its MLP's output."""
+        """Some module of each layer reads residual + update, or the layer ends in that, with or without an MLP's output."""
         seam = self.lvlm.seam
         read: list[Tensor] = []  # by modules of the layer that is running
         read_by_layer: list[tuple[list[Tensor], Tensor]] = []  # and what the layer gave
@@ -189,7 +189,7 @@ class _Check:
             after = layer.residual + layer.update
             mixed = [output[0] - value[0] for value in values if value.shape == output.shape]
             same = [value[0] for value in values if value.shape[1:] == after.shape]
-            if not any(_close(value, after) for value in [*same, *mixed]):
+            if not any(_close(value, after) for value in [*same, *mixed, output[0]]):
                 raise self._refuse(
                     f"layer {layer.index} adds something else to the residual stream than its attention writes"
                 )
@@ -201,7 +201,9 @@ class _Check:
         own = self.lvlm.model(**self.inputs, use_cache=False).logits[0].float()
         text = self.lvlm.model.config.get_text_config()
         hidden = self.lvlm.seam.decoder(**self.arguments).last_hidden_state[0]
-        ours = self.lvlm.model.get_output_embeddings()(hidden).float()
+        if (head := self.lvlm.seam.head) is None:
+            raise refusal
+        ours = head(hidden).float()
         if own.shape != ours.shape:
             raise refusal
         factor = float((own * ours).sum() / (ours * ours).sum().clamp_min(1e-30))
