@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -18,12 +19,12 @@ from oracles.states import literal_states
 from support import families, family_parts, hybrid_families
 from support.comparing import check_likelihoods, check_writes
 from vtrace.benchmarks.benchmark import Benchmark
-from vtrace.errors import InputError
+from vtrace.errors import InputError, ModelError
 from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
-from vtrace.lvlm.families.text import TEXT_FAMILIES
+from vtrace.lvlm.families.text import STATE_SPACE_TEXT, TEXT_FAMILIES
 from vtrace.lvlm.mixer import mixer_of
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.perturbation import Perturbation
@@ -64,8 +65,16 @@ OWN = {
 }
 
 
+def modelling_file(kind: str):
+    return import_module(f"transformers.models.{kind}.modeling_{kind}")
+
+
 @pytest.fixture(scope="module", params=[kind for family in TEXT_FAMILIES for kind in family.model_types])
 def folder(request, tmp_path_factory):
+    if request.param in STATE_SPACE_TEXT.model_types and not hasattr(
+        modelling_file(request.param), "mamba2_chunk_scan"
+    ):
+        pytest.skip("this version of transformers computes Mamba-2 inside its layers")
     torch.manual_seed(4)
     words = family_parts.tokenizer()
     config = AutoConfig.for_model(request.param, **family_parts.text_config(words, **OWN.get(request.param, {})))
@@ -140,6 +149,15 @@ def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm,
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in decoder.modules())
     files = {sys.modules[type(mixer_of(layer).module).__module__] for layer in lvlm.seam.layers}
     assert not any(isinstance(function, partial) for file in files for function in vars(file).values())
+
+
+def test_mamba_that_cannot_be_watched_is_refused_in_one_line(lvlm, trace, monkeypatch):
+    if lvlm.family is not STATE_SPACE_TEXT:
+        return
+    monkeypatch.delattr(modelling_file(lvlm.model.config.model_type), "mamba2_chunk_scan")
+    with pytest.raises(ModelError, match="cannot be read with this version of transformers; update it"):
+        vtrace.attribute(lvlm, trace)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in lvlm.seam.decoder.modules())
 
 
 def test_an_attribution_is_of_words_alone_and_says_why_it_is_not_calibrated(lvlm, trace, tmp_path):

@@ -28,7 +28,7 @@ def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
 NEMOTRON_OMNI = Family(
     name="Nemotron-H Omni",
     model_types=("nemotron_h_omni",),
-    status=f"{TESTED}; pictures only; its processor needs torchvision; {CONVOLVED}",
+    status=f"{TESTED}; pictures only; its processor needs torchvision and librosa; {CONVOLVED}",
     decoder=lambda model: model.language_model.model,
     cells=_cells,
     pixel_mask=_pixel_mask,

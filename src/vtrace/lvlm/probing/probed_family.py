@@ -163,7 +163,7 @@ class _Check:
 
     @torch.no_grad()
     def _updates_are_written_by_attention(self) -> None:
-        """Some module of each layer reads residual + update, or the layer ends in that, with or without an MLP's output."""
+        """Some module of each layer reads residual + update, or the layer ends in it, alone or with an MLP's output."""
         seam = self.lvlm.seam
         read: list[Tensor] = []  # by modules of the layer that is running
         read_by_layer: list[tuple[list[Tensor], Tensor]] = []  # and what the layer gave
