@@ -16,7 +16,7 @@ import vtrace
 from oracles import algorithm
 from oracles.states import literal_states
 from support import families
-from support.comparing import check_likelihoods, maps_of
+from support.comparing import check_likelihoods, check_writes
 from vtrace.attribution.requirements import examine
 from vtrace.credit.credit import Credit
 from vtrace.credit.rollouts import from_trace
@@ -24,7 +24,6 @@ from vtrace.lvlm.families.llava import FAST_VLM, LLAVA
 from vtrace.lvlm.families.paligemma import PALIGEMMA, PALIGEMMA2
 from vtrace.lvlm.families.refused import REFUSED
 from vtrace.lvlm.families.supported import FAMILIES, family_of, has_pictures, image_text_types
-from vtrace.lvlm.mixer import mixer_of
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.generate import end_tokens
 from vtrace.tracing.perturbation import Perturbation
@@ -118,7 +117,7 @@ def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm,
     decoder = lvlm.seam.decoder
     hooks = [
         module.register_forward_pre_hook(lambda m, args: middle.append(args[0][0]))
-        for layer in decoder.layers
+        for layer in lvlm.seam.layers
         if (module := after_attention(layer, lvlm.family.branch_norm)) is not None
     ]
     arguments = encode_trace(lvlm, trace)
@@ -126,22 +125,9 @@ def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm,
         decoder(**arguments)
     for hook in hooks:
         hook.remove()
-    assert len(layers) == len(decoder.layers)
     for layer, after in zip(layers, middle, strict=bool(hooks)):
         torch.testing.assert_close(layer.update, after - layer.residual, rtol=1e-3, atol=1e-4)
-    for layer, module in zip(layers, decoder.layers, strict=True):
-        heads, size = layer.heads, layer.size
-        value = layer.value.repeat_interleave(heads // len(layer.value), dim=0)
-        gate = torch.ones(len(trace), heads, size) if layer.gate is None else layer.gate
-        written = sum(
-            (maps_of(layer)[h] @ value[h] * gate[:, h]) @ layer.projection[:, h * size : (h + 1) * size].T
-            for h in range(heads)
-        )
-        gain = torch.ones(len(trace)) if layer.gain is None else layer.gain
-        bias = mixer_of(module).projection.bias
-        constant = 0 if bias is None else bias
-        whole = gain[:, None] * written + constant
-        torch.testing.assert_close(whole, layer.update, rtol=1e-4, atol=1e-5 * float(layer.update.abs().max()))
+    check_writes(lvlm, layers)
 
 
 def features(lvlm, arguments, trace) -> torch.Tensor:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -14,14 +17,15 @@ import vtrace
 from oracles import algorithm
 from oracles.states import literal_states
 from support import families, family_parts, hybrid_families
-from support.comparing import check_likelihoods
+from support.comparing import check_likelihoods, check_writes
 from vtrace.benchmarks.benchmark import Benchmark
-from vtrace.errors import InputError
+from vtrace.errors import InputError, ModelError
 from vtrace.faithfulness.plan import EvaluationPlan
 from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import read_run
 from vtrace.faithfulness.tables import tabulate
-from vtrace.lvlm.families.text import TEXT_FAMILIES
+from vtrace.lvlm.families.text import STATE_SPACE_TEXT, TEXT_FAMILIES
+from vtrace.lvlm.mixer import mixer_of
 from vtrace.methods.session import TraceSession
 from vtrace.tracing.perturbation import Perturbation
 from vtrace.tracing.prompt import encode_trace
@@ -35,6 +39,20 @@ OWN = {
     ),
     "qwen3_moe": family_parts.MOE,
     "mistral": dict(sliding_window=16),
+    "nemotron_h": hybrid_families.NEMOTRON,
+    "bamba": hybrid_families.MAMBA | dict(attn_layer_indices=[1], mamba_n_groups=2),
+    "granitemoehybrid": hybrid_families.MAMBA
+    | dict(
+        layer_types=["mamba", "attention", "mamba"],
+        mamba_n_groups=1,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        shared_intermediate_size=32,
+        residual_multiplier=0.4,
+        attention_multiplier=0.2,
+        embedding_multiplier=3.0,
+        logits_scaling=2.0,
+    ),
     "lfm2": hybrid_families.CONVOLUTIONS,
     "lfm2_moe": hybrid_families.CONVOLUTIONS | family_parts.MOE | dict(num_dense_layers=1),
     "gemma2": dict(
@@ -47,8 +65,16 @@ OWN = {
 }
 
 
+def modelling_file(kind: str):
+    return import_module(f"transformers.models.{kind}.modeling_{kind}")
+
+
 @pytest.fixture(scope="module", params=[kind for family in TEXT_FAMILIES for kind in family.model_types])
 def folder(request, tmp_path_factory):
+    if request.param in STATE_SPACE_TEXT.model_types and not hasattr(
+        modelling_file(request.param), "mamba2_chunk_scan"
+    ):
+        pytest.skip("this version of transformers computes Mamba-2 inside its layers")
     torch.manual_seed(4)
     words = family_parts.tokenizer()
     config = AutoConfig.for_model(request.param, **family_parts.text_config(words, **OWN.get(request.param, {})))
@@ -97,6 +123,41 @@ def test_the_fast_path_equals_the_literal_twin(lvlm, trace):
     plain = session.pairwise(centring=False).dense()
     torch.testing.assert_close(plain, slow, rtol=2e-3, atol=1e-4 * float(slow.max()))
     assert not torch.allclose(fast, plain)  # question words are centred
+
+
+@torch.no_grad()
+def check_layers_that_only_mix(lvlm, layers, arguments):
+    """A layer without an MLP of its own gives the residual stream and the update."""
+    ends = {}
+    for number, layer in enumerate(lvlm.seam.layers):
+        if hasattr(layer, "mixer"):
+            layer.register_forward_hook(lambda m, args, out, number=number: ends.update({number: (m, out[0])}))
+    lvlm.seam.decoder(**arguments)
+    for number, (layer, end) in ends.items():
+        layer._forward_hooks.clear()
+        torch.testing.assert_close(layers[number].residual + layers[number].update, end)
+
+
+def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm, trace):
+    layers, decoder, arguments = [], lvlm.seam.decoder, encode_trace(lvlm, trace)
+    with torch.no_grad(), lvlm.seam.capture(layers.append):
+        watched = decoder(**arguments).last_hidden_state
+    check_writes(lvlm, layers)
+    check_layers_that_only_mix(lvlm, layers, arguments)
+    with torch.no_grad():
+        torch.testing.assert_close(decoder(**arguments).last_hidden_state, watched)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in decoder.modules())
+    files = {sys.modules[type(mixer_of(layer).module).__module__] for layer in lvlm.seam.layers}
+    assert not any(isinstance(function, partial) for file in files for function in vars(file).values())
+
+
+def test_mamba_that_cannot_be_watched_is_refused_in_one_line(lvlm, trace, monkeypatch):
+    if lvlm.family is not STATE_SPACE_TEXT:
+        return
+    monkeypatch.delattr(modelling_file(lvlm.model.config.model_type), "mamba2_chunk_scan")
+    with pytest.raises(ModelError, match="cannot be read with this version of transformers; update it"):
+        vtrace.attribute(lvlm, trace)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in lvlm.seam.decoder.modules())
 
 
 def test_an_attribution_is_of_words_alone_and_says_why_it_is_not_calibrated(lvlm, trace, tmp_path):

@@ -8,7 +8,7 @@ from unittest import mock
 
 import torch
 
-from vtrace.lvlm.mixer import mixer_of
+from vtrace.lvlm.mixer import mixer_of, mixing_layers
 
 
 @torch.no_grad()
@@ -50,21 +50,24 @@ def literal_states(lvlm, encode):
     matrix, which is in Wo, and a number for each receiver, which is in a.
     """
     decoder, states = lvlm.seam.decoder, _States()
+    layers = mixing_layers(decoder)
     before = decoder.config._attn_implementation
     with ExitStack() as stack:
-        for layer in decoder.layers:
+        for layer in layers:
             stack.callback(layer.register_forward_pre_hook(states.enter, with_kwargs=True).remove)
             mixer = mixer_of(layer)
             stack.callback(mixer.projection.register_forward_hook(states.project).remove)
-            if hasattr(mixer.module, "A_log"):
+            if hasattr(mixer.module, "D"):
+                stack.callback(mixer.module.norm.register_forward_hook(states.divide_gated).remove)
+            elif hasattr(mixer.module, "A_log"):
                 stack.callback(mixer.module.norm.register_forward_hook(states.divide).remove)
             elif hasattr(mixer.module, "in_proj"):
                 hook = mixer.module.in_proj.register_forward_hook
                 stack.callback(hook(lambda m, args, out, own=mixer.module: states.convolve(own, out)).remove)
             elif getattr(mixer.module, "q_proj", None):
                 stack.callback(mixer.module.q_proj.register_forward_hook(states.query).remove)
-        for file in {sys.modules[type(mixer_of(layer).module).__module__] for layer in decoder.layers}:
-            for name, replace in (("eager_attention_forward", "attend"), ("torch_chunk_gated_delta_rule", "recur")):
+        for file in {sys.modules[type(mixer_of(layer).module).__module__] for layer in layers}:
+            for name, replace in _WATCHED:
                 if own := getattr(file, name, None):
                     watch = getattr(states, replace)
                     stack.enter_context(mock.patch.object(file, name, lambda *a, w=watch, o=own, **k: w(o, *a, **k)))
@@ -72,6 +75,13 @@ def literal_states(lvlm, encode):
         stack.callback(setattr, decoder.config, "_attn_implementation", before)
         decoder(**encode())
     return _with_norms(decoder, lvlm.seam.family.branch_norm, states)
+
+
+_WATCHED = (
+    ("eager_attention_forward", "attend"),
+    ("torch_chunk_gated_delta_rule", "recur"),
+    ("mamba2_chunk_scan", "scan"),
+)
 
 
 class _States:
@@ -118,6 +128,27 @@ class _States:
         size = (x.pow(2).mean(-1, keepdim=True) + _epsilon(norm)).sqrt()
         self.gate = norm.weight * torch.nn.functional.silu(z) / size
 
+    def scan(self, own, x, dt, A, B, C, D, dt_bias, dt_softplus, dt_limit, **options):
+        """Position by position, with features that say which position they come from."""
+        T, heads = x.shape[1:3]
+        literal = sys.modules[own.__module__].mamba2_selective_state_update
+        least = torch.nn.functional.softplus(dt + dt_bias).clamp(*dt_limit)[..., None].expand(-1, -1, -1, T)
+        state, rows = torch.zeros(1, heads, T, B.shape[-1]), []
+        for t in range(T):
+            unit = torch.eye(T)[t].expand(1, heads, T)
+            decay, skip = A[:, None, None].expand(heads, T, B.shape[-1]), D[:, None].expand(heads, T)
+            rows.append(literal(state, unit, least[:, t], decay, B[:, t], C[:, t], skip)[0])
+        self.V.append(x[0])
+        self.a.append(torch.stack(rows, dim=1))
+        return own(x, dt, A, B, C, D=D, dt_bias=dt_bias, dt_softplus=dt_softplus, dt_limit=dt_limit, **options)
+
+    def divide_gated(self, norm, args, out):
+        x, z = (arg[0] for arg in args)
+        opened = torch.nn.functional.silu(z)
+        parts = (x * opened).split(getattr(norm, "group_size", x.shape[-1]), dim=-1)
+        sizes = [(part.pow(2).mean(-1, keepdim=True) + _epsilon(norm)).sqrt().expand_as(part) for part in parts]
+        self.gate = (norm.weight * opened / torch.cat(sizes, dim=-1)).view(self.V[-1].shape)
+
     def convolve(self, module, out):
         """One head for each tap, which sees one position."""
         before, gate, x = out[0].chunk(3, dim=-1)
@@ -134,7 +165,7 @@ class _States:
 
 def _with_norms(decoder, branch_norm, states):
     x_attn = []
-    for number, (layer, out, pre) in enumerate(zip(decoder.layers, states.out, states.x_pre, strict=True)):
+    for number, (layer, out, pre) in enumerate(zip(mixing_layers(decoder), states.out, states.x_pre, strict=True)):
         norm = getattr(layer, branch_norm, None) if branch_norm else None
         if norm is not None:  # y = x · w / rms(x): a diagonal matrix, and a number for each receiver
             scale = torch.stack([1 / (row.pow(2).mean() + _epsilon(norm)).sqrt() for row in out])

@@ -17,6 +17,18 @@ DELTA = dict(
     ),
 )
 CONVOLUTIONS = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3)
+NEMOTRON = dict(  # every kind of layer alone, and two groups of heads
+    layers_block_type=["linear_attention", "mlp", "full_attention", "moe", "linear_attention"],
+    mamba_num_heads=4,
+    mamba_head_dim=8,
+    ssm_state_size=16,
+    n_groups=2,
+    chunk_size=16,
+    n_routed_experts=4,
+    moe_intermediate_size=32,
+    moe_shared_expert_intermediate_size=32,
+)
+MAMBA = dict(num_hidden_layers=3, mamba_n_heads=4, mamba_d_head=24, mamba_d_state=16, mamba_chunk_size=16)
 _VISION = {name: value for name, value in QWEN3_VISION.items() if name != "deepstack_visual_indexes"}
 
 

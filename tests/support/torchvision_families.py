@@ -5,7 +5,7 @@ from __future__ import annotations
 import transformers
 
 from support.family_parts import IMAGE, ids, template, text_config, tokenizer, vision_config
-from support.hybrid_families import CONVOLUTIONS
+from support.hybrid_families import CONVOLUTIONS, NEMOTRON
 
 
 def llama4():
@@ -102,6 +102,32 @@ def lfm2_vl():
     return "Lfm2VlForConditionalGeneration", config, processor
 
 
+def nemotron_h_omni():
+    """Every layer has one of Mamba-2, attention, an MLP and experts; a picture keeps its shape."""
+    words = tokenizer("<img>", "</img>", "<so_start>", "<so_end>", "<so_embedding>", "<image>", "<video>")
+    images = transformers.NemotronH_Omni_Reasoning_V3ImageProcessor(
+        patch_size=8, min_num_patches=16, max_num_patches=64, **IMAGE
+    )
+    vision = vision_config(patch_size=8, max_img_size=128, num_registers=2, video_temporal_patch_size=2, mlp_ratio=2.0)
+    del vision["intermediate_size"]
+    config = transformers.NemotronH_Omni_Reasoning_V3_Config(
+        text_config=dict(model_type="nemotron_h", **text_config(words, **NEMOTRON)),
+        vision_config=dict(model_type="radio", **vision),
+        vision_hidden_size=32,
+        projector_hidden_size=48,
+        tie_word_embeddings=False,
+        **ids(words, image_token_id="<image>", video_token_id="<video>", audio_token_id="<so_embedding>"),
+    )
+    processor = transformers.NemotronH_Omni_Reasoning_V3Processor(
+        images,
+        transformers.NemotronH_Omni_Reasoning_V3VideoProcessor(),
+        words,
+        transformers.WhisperFeatureExtractor(),
+        chat_template=template("<image>"),
+    )
+    return "NemotronH_Omni_Reasoning_V3", config, processor
+
+
 MOLMO_MARKS = ("<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>", "<im_end>", "<frame_start>", "<frame_end>")
 
 
@@ -136,5 +162,6 @@ def molmo2_o():
 
 
 NEEDING_TORCHVISION = {
-    builder.__name__: builder for builder in (llama4, cohere2_vision, kimi_k25, molmo2, molmo2_o, lfm2_vl)
+    builder.__name__: builder
+    for builder in (llama4, cohere2_vision, kimi_k25, molmo2, molmo2_o, lfm2_vl, nemotron_h_omni)
 }

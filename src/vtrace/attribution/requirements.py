@@ -13,10 +13,10 @@ from ..errors import ModelError
 from ..lvlm.batch_size import first_layer, workload_of
 from ..lvlm.checkpoint import build_without_weights, read_config
 from ..lvlm.checkpoint_source import reach_checkpoint
-from ..lvlm.families.family import Family, ModelConfig
+from ..lvlm.families.family import Family, ModelConfig, output_embedding
 from ..lvlm.families.supported import has_pictures
 from ..lvlm.load import starting_family
-from ..lvlm.mixer import mixer_of
+from ..lvlm.mixer import mixer_of, mixing_layers
 from ..system.byte_count import parse_bytes
 from ..system.peak_memory import memory_in_use
 from .memory_plan import Device, plan_memory
@@ -115,7 +115,7 @@ def requirements_of(
     item = max(2.0, BYTES_PER_WEIGHT[dtype])  # quantised models compute in half precision
     work = workload_of(text, torch.float32 if item == 4 else torch.bfloat16)
     weights = int(_weights(model, BYTES_PER_WEIGHT[dtype], item))
-    cache = sum(_cached(mixer_of(layer).module, tokens) for layer in decoder.layers) * work.item
+    cache = sum(_cached(mixer_of(layer).module, tokens) for layer in mixing_layers(decoder)) * work.item
     libraries = memory_in_use(torch.device("cpu")) if device == "cpu" else 0
     plan = plan_memory(work, tokens, device, libraries + weights, budget)
     passes = "4 forward passes (1 instrumented)" if has_pictures(family) else "1 forward pass (instrumented)"
@@ -139,8 +139,11 @@ def _cached(module: Any, tokens: int) -> int:
     if hasattr(module, "k_proj"):
         values = getattr(module, "v_proj", None) or module.k_proj  # some share one projection
         return tokens * (module.k_proj.out_features + values.out_features)
-    if hasattr(module, "A_log"):  # the gated delta rule: keys by values for each head, and what its convolution reads
-        state = module.num_v_heads * module.head_k_dim * module.head_v_dim
+    if hasattr(module, "A_log"):  # keys by values for each head, and what its convolution reads
+        if hasattr(module, "D"):  # Mamba
+            state = module.num_heads * module.ssm_state_size * module.head_dim
+        else:
+            state = module.num_v_heads * module.head_k_dim * module.head_v_dim
         return state + module.conv1d.weight.numel()
     if hasattr(module, "conv"):
         return module.conv.weight.numel()
@@ -152,7 +155,7 @@ def _weights(model: nn.Module, each: float, plain: float) -> float:
     total = _count(model)
     if each >= 2:
         return total * each
-    head = model.get_output_embeddings()  # type: ignore[operator]
+    head = output_embedding(model)
     packed = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear) and m is not head)
     return packed * each + (total - packed) * plain
 

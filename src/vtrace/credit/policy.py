@@ -44,8 +44,7 @@ def policy_of(model: Any, processor: Any, name: str = "policy") -> Lvlm:
         raise ModelError(f"{type(model).__name__} hides the model: it has no configuration; unwrap it first")
     lvlm = Lvlm(name, bare, processor, family_of(bare.config, name))
     try:
-        layers = lvlm.seam.decoder.layers
-        _ = [mixer_of(layer) for layer in layers]
+        _ = [mixer_of(layer) for layer in lvlm.seam.layers]
     except AttributeError as error:
         raise ModelError(f"the decoder of {type(bare).__name__} cannot be reached: {error}; unwrap it first") from error
     _read_once(lvlm)

@@ -88,7 +88,7 @@ def _attention_flow(lvlm: Lvlm, part: Part, seed: int) -> list[ResponseScores]:
     if lvlm.seam.hybrid:
         raise ModelError("this source needs softmax attention in all layers, and this model is a hybrid; use vtrace")
     totals = [torch.zeros(size, size, device=wide_device(lvlm.device)) for size in part.padded_lengths]
-    chosen = layer_range(len(lvlm.seam.decoder.layers))
+    chosen = layer_range(len(lvlm.seam.layers))
 
     def add(group: int, layers: Sequence[Layer]) -> None:
         first = part.groups[group].start

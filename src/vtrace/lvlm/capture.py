@@ -25,7 +25,7 @@ from transformers.masking_utils import sdpa_mask
 from ..errors import ModelError
 from .hybrid import watched_mixers
 from .layer import BatchConsumer, Layer
-from .mixer import MixerCall, gated_query, mixer_of
+from .mixer import MixerCall, gated_query, mixer_of, mixing_layers
 from .tensor_parallel import head_group
 
 
@@ -47,7 +47,7 @@ def watched(
     handles = [mixer.projection.register_forward_hook(recorder.project) for mixer in recorder.mixers]
     handles += [query.register_forward_hook(recorder.open_gate) for query in map(gated_query, recorder.mixers) if query]
     handles += [norm.register_forward_hook(recorder.normalise) for norm in recorder.norms if norm is not None]
-    handles += [layer.register_forward_pre_hook(recorder.enter, with_kwargs=True) for layer in decoder.layers]
+    handles += [layer.register_forward_pre_hook(recorder.enter, with_kwargs=True) for layer in recorder.layers]
     try:
         with watched_mixers(recorder.mixers, recorder.start):
             yield
@@ -67,9 +67,10 @@ class _Recorder:
     """Pairs the attention call of a layer with the output of its projection, or of a norm after that."""
 
     def __init__(self, decoder: Any, consumer: BatchConsumer, branch_norm: str, lengths: Sequence[int] | None):
-        self.mixers = [mixer_of(layer) for layer in decoder.layers]
-        self.norms = [getattr(layer, branch_norm, None) for layer in decoder.layers]
-        self.scales = [getattr(layer, "residual_multiplier", 1.0) for layer in decoder.layers]  # Granite has one
+        self.layers = mixing_layers(decoder)
+        self.mixers = [mixer_of(layer) for layer in self.layers]
+        self.norms = [getattr(layer, branch_norm, None) for layer in self.layers]
+        self.scales = [getattr(layer, "residual_multiplier", 1.0) for layer in self.layers]  # Granite has one
         self.consumer = consumer
         self.lengths = lengths
         self.seen = 0

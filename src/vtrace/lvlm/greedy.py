@@ -35,7 +35,7 @@ def decode_greedily(
         ends: tokens that end a response.
     """
     family, decoder, extras = seam.family, seam.decoder, seam.family.extras(prompts)
-    embed, head = seam.model.get_input_embeddings(), seam.model.get_output_embeddings()
+    embed, head = seam.model.get_input_embeddings(), seam.head
     # Masks of the model's own cover all tokens, so no layer may forget any; else layers keep what their kind needs.
     cache = DynamicCache() if has_own_masks(blank) else DynamicCache(config=decoder.config)
     live = torch.arange(len(prompts["inputs_embeds"]))

@@ -1,7 +1,7 @@
-"""Read layers that mix positions without softmax: the gated delta rule, and short convolutions.
+"""Read layers that mix positions without softmax: the gated delta rule, Mamba-2, and short convolutions.
 
-The rule is a function of the modelling file (an attribute of the layer in older versions of transformers). While a pass
-is watched, one that records its inputs stands in its place.
+The rule is a function of the modelling file (an attribute of the layer in older versions of transformers), as is the
+scan of Mamba-2. While a pass is watched, one that records its inputs stands in its place.
 """
 
 from __future__ import annotations
@@ -17,35 +17,41 @@ import torch
 from jaxtyping import Float32, Int
 from torch import Tensor, nn
 
+from ..errors import ModelError
 from .delta_rule import GatedDeltaRule, unit_length
 from .layer import RowReader
-from .mixer import Mixer, MixerCall, check_equal, convolution, is_recurrent
+from .mixer import Mixer, MixerCall, check_equal, convolution, is_recurrent, is_state_space
+from .state_space import StateSpace, step_sizes
 
 Start = Callable[[MixerCall], None]  # receives each call of a layer
 _GLOBAL, _ATTRIBUTE = "torch_chunk_gated_delta_rule", "chunk_gated_delta_rule"
+_SCAN = "mamba2_chunk_scan"
 
 
 @contextmanager
 def watched_mixers(mixers: Sequence[Mixer], start: Start) -> Iterator[None]:
     """While open, layers without softmax pass their calls to `start`."""
     with ExitStack() as stack:
-        delta = [mixer.module for mixer in mixers if is_recurrent(mixer)]
-        watch = _DeltaWatch(start)
-        for module in delta:
-            stack.callback(module.norm.register_forward_hook(watch.normalise).remove)
-        for owner, name in {(id(o), n): (o, n) for o, n in map(_rule_of, delta)}.values():
-            stack.enter_context(_replaced(owner, name, watch.rule))
+        recurrent = [mixer for mixer in mixers if is_recurrent(mixer)]
+        watch = _RecurrentWatch(start)
+        for mixer in recurrent:
+            stack.callback(mixer.module.norm.register_forward_hook(watch.normalise).remove)
+        for owner, name in {(id(o), n): (o, n) for o, n in map(_function_of, recurrent)}.values():
+            stack.enter_context(_replaced(owner, name, watch.scan if name == _SCAN else watch.rule))
         for mixer in mixers:
             if (conv := convolution(mixer)) is not None:
                 stack.callback(mixer.module.in_proj.register_forward_hook(partial(_convolve, conv, start)).remove)
         yield
 
 
-def _rule_of(module: Any) -> tuple[Any, str]:
-    """Who holds the rule of a layer, and its name."""
-    if hasattr(module, _ATTRIBUTE):
-        return module, _ATTRIBUTE
-    return sys.modules[type(module).__module__], _GLOBAL
+def _function_of(mixer: Mixer) -> tuple[Any, str]:
+    """Who holds the rule or the scan of a layer, and its name."""
+    file = sys.modules[type(mixer.module).__module__]
+    if is_state_space(mixer):
+        if not hasattr(file, _SCAN):
+            raise ModelError("Mamba layers of this model cannot be read with this version of transformers; update it")
+        return file, _SCAN
+    return (mixer.module, _ATTRIBUTE) if hasattr(mixer.module, _ATTRIBUTE) else (file, _GLOBAL)
 
 
 @contextmanager
@@ -75,13 +81,49 @@ class _RuleCall(NamedTuple):
             query * query.shape[-1] ** -0.5, key, self.decay[row, own].float().T, self.strength[row, own].float().T
         )
 
+    def gate(self, norm: Any, args: tuple[Any, ...]) -> Tensor:
+        """The norm divides each head by its size and multiplies it by a weight and a function of the gate."""
+        epsilon = _epsilon(norm)
+        factor = torch.rsqrt(self.output.float().pow(2).mean(-1, keepdim=True) + epsilon)
+        weight = norm.forward(torch.ones_like(args[0]), *args[1:]).float() * (1 + epsilon) ** 0.5
+        return factor * weight.view(self.output.shape)
 
-class _DeltaWatch:
-    """Pairs a call of the rule with the gated norm after it."""
+
+class _ScanCall(NamedTuple):
+    """The inputs and the output of the scan: batch,positions,heads (or groups of heads) first."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    decay: Tensor  # log of the factor of a state
+    step: Tensor
+    skip: Tensor  # of each head
+    output: Tensor
+
+    def mixing(self, row: int, length: int) -> StateSpace:
+        own = slice(0, length)
+        query, key = (x[row, own].float().transpose(0, 1) for x in (self.query, self.key))
+        return StateSpace(query, key, self.decay[row, own].T, self.step[row, own].T, self.skip)
+
+    def gate(self, norm: Any, args: tuple[Any, ...]) -> Tensor:
+        """The norm multiplies features by a function of the gate, divides groups of them by their size, and multiplies
+        them by a weight."""
+        mixed, opened = args[0].float(), nn.functional.silu(args[1].float())
+        groups = (mixed * opened).unflatten(-1, (-1, getattr(norm, "group_size", mixed.shape[-1])))
+        factor = torch.rsqrt(groups.pow(2).mean(-1, keepdim=True) + _epsilon(norm)).expand_as(groups)
+        return (norm.weight.float() * opened * factor.flatten(-2)).view(self.output.shape)
+
+
+def _epsilon(norm: Any) -> float:
+    return getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))
+
+
+class _RecurrentWatch:
+    """Pairs a call of the rule, or of the scan, with the gated norm after it."""
 
     def __init__(self, start: Start):
         self._start = start
-        self._call: _RuleCall | None = None
+        self._call: _RuleCall | _ScanCall | None = None
         self._checked = False
 
     def rule(self, own: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor,
@@ -90,8 +132,16 @@ class _DeltaWatch:
         self._call = _RuleCall(query, key, value, g, beta, result[0])
         return result
 
+    def scan(self, own: Callable[..., Any], x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor,
+             D: Tensor | None = None, **options: Any) -> Any:  # fmt: skip
+        result = own(x, dt, A, B, C, D=D, **options)
+        step = step_sizes(dt, options)
+        skip = torch.zeros_like(A) if D is None else D.detach()
+        output = result[0] if isinstance(result, tuple) else result
+        self._call = _ScanCall(C, B, x, step * A.float(), step, skip.float(), output)
+        return result
+
     def normalise(self, norm: Any, args: tuple[Any, ...], output: Tensor) -> None:
-        """The norm divides each head by its size and multiplies it by a weight and a function of the gate."""
         if self._call is None:
             return
         call, self._call = self._call, None
@@ -102,12 +152,9 @@ class _DeltaWatch:
             rebuilt = weights @ call.value[0].transpose(0, 1).float()
             check_equal(rebuilt[:, 0], mixed[0, -1], "this model has a recurrent rule")
             self._checked = True
-        epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 0.0))
-        factor = torch.rsqrt(mixed.float().pow(2).mean(-1, keepdim=True) + epsilon)
-        weight = norm.forward(torch.ones_like(args[0]), *args[1:]).float() * (1 + epsilon) ** 0.5
-        query, key, value = (x.transpose(1, 2) for x in (call.query, call.key, call.value))
+        value = call.value.transpose(1, 2)  # also where softmax has queries and keys, which `mixing` has here
         last = mixed[0, -1].float().flatten()
-        self._start(MixerCall(query, key, value, last, gate=factor * weight.view(mixed.shape), mixing=call.mixing))
+        self._start(MixerCall(value, value, value, last, gate=call.gate(norm, args), mixing=call.mixing))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,11 @@ _PLACES = (  # in order of preference
     ("self_attn", "dense"),
     ("linear_attn", "out_proj"),
     ("conv", "out_proj"),
+    ("mamba", "out_proj"),
+    ("mixer", "out_proj"),
+    ("mixer", "o_proj"),
 )
+_APART = ("mlp", "moe")  # kinds of blocks that treat every position apart
 _TOLERANCE = 2e-2  # of a check that has to hold in half precision
 
 
@@ -27,6 +31,11 @@ class Mixer(NamedTuple):
 
     module: Any
     projection: Any
+
+
+def mixing_layers(decoder: Any) -> list[Any]:
+    """The layers that mix positions: all, unless MLPs are layers of their own, as in Nemotron-H."""
+    return [layer for layer in decoder.layers if getattr(layer, "block_type", None) not in _APART]
 
 
 def mixer_of(layer: Any) -> Mixer:
@@ -46,8 +55,13 @@ def gated_query(mixer: Mixer) -> Any:
 
 
 def is_recurrent(mixer: Mixer) -> bool:
-    """Whether it is the gated delta rule, which decays a state."""
+    """Whether it decays a state."""
     return hasattr(mixer.module, "A_log")
+
+
+def is_state_space(mixer: Mixer) -> bool:
+    """Whether it is a Mamba layer, which also passes on its input; other recurrent layers are gated delta rules."""
+    return is_recurrent(mixer) and hasattr(mixer.module, "D")
 
 
 def convolution(mixer: Mixer) -> nn.Conv1d | None:

@@ -23,9 +23,9 @@ from ..system.wide_numbers import wide
 from ..types import predictor
 from .batch_size import free_memory, sequence_bytes, sequences_at_once, workload_of
 from .capture import watched
-from .families.family import Arguments, Family, ProcessorOutput, repeat_rows
+from .families.family import Arguments, Family, ProcessorOutput, output_embedding, repeat_rows
 from .layer import BatchConsumer, Consumer, Layer
-from .mixer import is_hybrid, mixer_of
+from .mixer import is_hybrid, mixer_of, mixing_layers
 from .tensor_parallel import head_group, least_of
 
 
@@ -67,14 +67,24 @@ class Seam:
         return self.family.decoder(self.model)
 
     @property
+    def head(self) -> Any:
+        """What turns the decoder's last hidden states into logits."""
+        return output_embedding(self.model)
+
+    @property
+    def layers(self) -> list[Any]:
+        """The layers of the decoder that mix positions."""
+        return mixing_layers(self.decoder)
+
+    @property
     def hybrid(self) -> bool:
         """Whether some layers mix positions without softmax, or gate what they have mixed."""
-        return any(is_hybrid(mixer_of(layer)) for layer in self.decoder.layers)
+        return any(is_hybrid(mixer_of(layer)) for layer in self.layers)
 
     @property
     def group(self) -> ProcessGroup | None:
         """The processes that the heads of this model are split over; None if it is whole."""
-        return head_group(mixer_of(self.decoder.layers[0]).projection)
+        return head_group(mixer_of(self.layers[0]).projection)
 
     def batch_size(self, length: int, predicted: int = 0, graph: bool = False) -> int:
         """How many sequences of this length are decoded together; see `sequence_bytes` for the other arguments."""
@@ -193,7 +203,7 @@ class Seam:
 
     def logits(self, hidden: Float[Tensor, "*any width"]) -> Float[Tensor, "*any vocabulary"]:
         """What the model makes of its last hidden states; float32."""
-        return self.family.logits(self.decoder.config, self.model.get_output_embeddings()(hidden).float())
+        return self.family.logits(self.decoder.config, self.head(hidden).float())
 
     @torch.no_grad()
     def log_probabilities(
@@ -284,7 +294,7 @@ class Seam:
 
         What follows the last attention is not computed. Numbers are not checked for being finite.
         """
-        last = len(self.decoder.layers) - 1
+        last = len(self.layers) - 1
 
         def consume(layers: list[Layer]) -> None:
             consumer(layers)

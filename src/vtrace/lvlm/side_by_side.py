@@ -101,7 +101,7 @@ def _choose(waiting: Sequence[tuple[int, Unanswered]], room: int) -> Sequence[tu
 
 def can_decode_side_by_side(lvlm: Lvlm) -> bool:
     """Whether every layer remembers keys and values; a state that layers carry along cannot be padded on the left."""
-    return all(hasattr(layer, "self_attn") for layer in lvlm.seam.decoder.layers)
+    return all(getattr(layer, "self_attn", None) is not None for layer in lvlm.seam.decoder.layers)
 
 
 @torch.no_grad()
@@ -142,7 +142,7 @@ def _step(lvlm: Lvlm, rows: _Rows) -> _Rows:
 
 
 def _best(lvlm: Lvlm, hidden: Float[Tensor, "rows width"]) -> list[int]:
-    return lvlm.model.get_output_embeddings()(hidden).float().argmax(-1).tolist()
+    return lvlm.seam.head(hidden).float().argmax(-1).tolist()
 
 
 def _mask(lengths: Sequence[int], width: int, device: torch.device) -> Int[Tensor, "rows {width}"]:

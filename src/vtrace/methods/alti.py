@@ -87,7 +87,7 @@ class _Readout(NamedTuple):
 def _readout(session: TraceSession, target: Target) -> _Readout:
     """For each target token, the direction of the final residual that its logit reads, with a linearised norm: n,d."""
     seam = session.seam
-    decoder, head = seam.decoder, seam.model.get_output_embeddings()
+    decoder, head = seam.decoder, seam.head
     found: list[Tensor] = []
     hook = decoder.norm.register_forward_pre_hook(lambda m, args: found.append(args[0][0]))
     try:

@@ -103,7 +103,7 @@ def flows_into_predictors(
 
 def ordered_edges(session: TraceSession, centring: bool = True, relative: bool = True) -> OrderedEdges:
     """Empty edges, for the layers of a pass to be added to."""
-    layers, start = len(session.seam.decoder.layers), session.trace.prompt_length
+    layers, start = len(session.seam.layers), session.trace.prompt_length
     return OrderedEdges(len(session.trace), layers, start, _groups(session, centring), relative)
 
 

@@ -203,7 +203,7 @@ class TraceSession:
         return clean
 
     def _instrumented_pass(self, consume: Callable[[Layer], None]) -> Tensor:
-        count = len(self.seam.decoder.layers)
+        count = len(self.seam.layers)
 
         def hand_over(layer: Layer) -> None:
             consume(layer)

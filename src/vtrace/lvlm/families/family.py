@@ -145,6 +145,11 @@ def _language_model(model: PreTrainedModel) -> Any:
     return model.model.language_model
 
 
+def output_embedding(model: Any) -> Any:
+    """What turns hidden states into logits: of the model, or of a whole language model inside it."""
+    return model.get_output_embeddings() or getattr(model, "language_model", model).get_output_embeddings()
+
+
 @dataclass(frozen=True)
 class Family:
     """A family of checkpoints that share one architecture in `transformers`."""

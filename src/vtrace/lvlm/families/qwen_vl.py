@@ -51,12 +51,12 @@ def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
     return chosen.repeat_interleave(each).view(-1, *[1] * (inputs["pixel_values"].ndim - 1))
 
 
-def row_major_mask(inputs: ProcessorOutput, chosen: Tensor, merge: int) -> Tensor:
+def row_major_mask(inputs: ProcessorOutput, chosen: Tensor, merge: int, shapes: str = "image_grid_thw") -> Tensor:
     """Patches are in rows of the whole picture, `merge` of them along one side of a token."""
     import torch
 
     done, parts = 0, []
-    for _, height, width in inputs["image_grid_thw"].tolist():
+    for *_, height, width in inputs[shapes].tolist():
         rows, columns = height // merge, width // merge
         tokens = chosen[done : done + rows * columns].view(rows, columns)
         done += rows * columns

@@ -41,7 +41,6 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "shieldgemma2": "it judges pictures with one token instead of answering questions",
     "git": "its image tokens are part of the decoder's sequence, but not of the prompt's tokens",
     "mistral4": "a text-only decoder, which transformers lists with the models that contain it; not described yet",
-    "nemotron_h_omni": "its Mamba-2 layers are linear in their values, but are not read yet",
     "gemma3n": "its layers keep several residual streams, so what attention adds is not what the next block reads",
     "inkling_mm_model": "its keys and values pass convolutions before attention, which are not read yet",
     "gemma4_unified": _TORCHVISION,

@@ -19,6 +19,7 @@ from .llama4 import LLAMA4
 from .llava import FAST_VLM, GRANITE4_VISION, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
 from .minicpm import MINICPM
 from .molmo import MOLMO2, MOLMO2_O
+from .nemotron import NEMOTRON_OMNI
 from .padded_square import DEEPSEEK_VL
 from .paligemma import PALIGEMMA, PALIGEMMA2
 from .pixtral import PIXTRAL
@@ -30,7 +31,7 @@ FAMILIES = (
     QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, GEMMA4, PALIGEMMA,
     PALIGEMMA2, PIXTRAL, GLM_V, ERNIE_VL, PADDLEOCR_VL, EXAONE, VIDEO_LLAMA3, DEEPSEEK_VL, AYA_VISION, OVIS2, MINICPM,
     LLAMA4, COHERE2_VISION, GRANITE4_VISION, FAST_VLM, PERCEPTION_LM, KIMI, MOLMO2, MOLMO2_O,
-    LFM2_VL, *TEXT_FAMILIES,
+    LFM2_VL, NEMOTRON_OMNI, *TEXT_FAMILIES,
 )  # fmt: skip
 _TRY = "; or try --family auto, which finds out where its image tokens look"
 _NEWER = "newer than this version of VTrace, which does not describe it"

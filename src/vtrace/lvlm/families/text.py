@@ -38,6 +38,12 @@ HYBRID_TEXT = replace(
     status=f"{TESTED}; prompt words only, without calibration; {CONVOLVED}",
 )
 _EAGER = f"{TESTED}; prompt words only, without calibration; passes that are not instrumented use eager attention"
+STATE_SPACE_TEXT = replace(
+    HYBRID_TEXT,
+    name="text-only decoders with Mamba-2",
+    model_types=("nemotron_h", "bamba", "granitemoehybrid"),
+    logits=lambda text, logits: logits / getattr(text, "logits_scaling", 1.0),  # Granite's
+)
 CAPPED_TEXT = replace(
     TEXT,
     name="text-only decoders with soft-capped logits",
@@ -54,4 +60,4 @@ SINK_TEXT = replace(
     status=f"{_EAGER}; what flows into a sink is credited to no position",
     kernel="eager",
 )
-TEXT_FAMILIES = (TEXT, HYBRID_TEXT, CAPPED_TEXT, SINK_TEXT)
+TEXT_FAMILIES = (TEXT, HYBRID_TEXT, STATE_SPACE_TEXT, CAPPED_TEXT, SINK_TEXT)

@@ -141,7 +141,7 @@ class _Check:
     @torch.no_grad()
     def _branch_norm(self) -> str:
         """The module that reads what the projection of the first layer gives before it is added, if there is one."""
-        layer = self.lvlm.seam.decoder.layers[0]
+        layer = self.lvlm.seam.layers[0]
         written: list[Tensor] = []
         found: list[str] = []
 
@@ -163,7 +163,7 @@ class _Check:
 
     @torch.no_grad()
     def _updates_are_written_by_attention(self) -> None:
-        """Some module of each layer reads residual + update, or the layer ends in that and its MLP's output."""
+        """Some module of each layer reads residual + update, or the layer ends in it, alone or with an MLP's output."""
         seam = self.lvlm.seam
         read: list[Tensor] = []  # by modules of the layer that is running
         read_by_layer: list[tuple[list[Tensor], Tensor]] = []  # and what the layer gave
@@ -176,8 +176,8 @@ class _Check:
             read_by_layer.append((list(read), output[0] if isinstance(output, tuple) else output))
             read.clear()
 
-        handles = [child.register_forward_hook(inside) for layer in decoder.layers for child in layer.children()]
-        handles += [layer.register_forward_hook(end) for layer in decoder.layers]
+        handles = [child.register_forward_hook(inside) for layer in seam.layers for child in layer.children()]
+        handles += [layer.register_forward_hook(end) for layer in seam.layers]
         layers: list[Layer] = []
         try:
             with seam.capture(layers.append):
@@ -189,7 +189,7 @@ class _Check:
             after = layer.residual + layer.update
             mixed = [output[0] - value[0] for value in values if value.shape == output.shape]
             same = [value[0] for value in values if value.shape[1:] == after.shape]
-            if not any(_close(value, after) for value in [*same, *mixed]):
+            if not any(_close(value, after) for value in [*same, *mixed, output[0]]):
                 raise self._refuse(
                     f"layer {layer.index} adds something else to the residual stream than its attention writes"
                 )
@@ -201,7 +201,9 @@ class _Check:
         own = self.lvlm.model(**self.inputs, use_cache=False).logits[0].float()
         text = self.lvlm.model.config.get_text_config()
         hidden = self.lvlm.seam.decoder(**self.arguments).last_hidden_state[0]
-        ours = self.lvlm.model.get_output_embeddings()(hidden).float()
+        if (head := self.lvlm.seam.head) is None:
+            raise refusal
+        ours = head(hidden).float()
         if own.shape != ours.shape:
             raise refusal
         factor = float((own * ours).sum() / (ours * ours).sum().clamp_min(1e-30))
