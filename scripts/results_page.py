@@ -23,7 +23,7 @@ of a quarter of the longer side, which removes what the answer needs. One method
 *beats* it or *loses to* it, if the 95 % bootstrap interval of the paired difference excludes zero. Otherwise they are
 *level*, which does not mean that they are equal. Intervals are not corrected for multiple comparisons.
 
-All runs of these pages took {minutes:.0f} minutes.
+All runs of these pages took {minutes:.0f} minutes by the clock, pauses and other work on the machine included.
 
 How to read it:
 
