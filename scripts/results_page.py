@@ -30,6 +30,8 @@ How to read it:
 - Two of the models are small and were trained on Shapes alone. The third, SmolLM2-135M-Instruct, has pretrained weights
   and reads text only. What holds on one ground may fail on another, and none of them is a large model that sees
   photographs.
+- What only holds on the small models: ordered paths are ahead of the paper's sum everywhere. With pretrained weights,
+  AttnLRP is the most faithful method that hides nothing, and the paper's method agrees best with the known evidence.
 - Whatever the target of an attribution, the likelihood of the whole response is measured, as in the paper. This works
   against methods that are faithful to the answer alone, such as leave-one-out: an answer that copies the frozen
   reasoning no longer needs the picture.

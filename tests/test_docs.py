@@ -217,6 +217,15 @@ def test_the_claims_of_the_readme_are_those_of_the_table():
     assert against["vtrace-ordered, Pinhole"] == against["vtrace-ordered, Pinhole-InternVL"] == "16 / 0 / 0"
 
 
+def test_what_the_overview_says_of_pretrained_weights_is_in_the_tables():
+    (row,) = [row for row in table_with(RESULTS, "", "vtrace", "random") if "SmolLM2" in row[""] and "," in row[""]]
+    tracing = {name: float(mean) for name, mean in row.items() if name not in ("", "loo", "vtrace-ordered-refined")}
+    assert max(tracing, key=lambda name: tracing[name]) == "attnlrp"
+    table = next(iter(tables_of(ROOT / "docs/results/smollm2-tables.md")))
+    (evidence,) = [row for row in table.records() if row["metric"] == "auc ↑"]
+    assert evidence["vtrace"].startswith("**")  # the best of the row
+
+
 def test_the_readme_has_the_costs_of_other_packages():
     (stated,) = [
         row for row in table_with("README.md", "VTrace", "flashtrace 0.1") if row[""].startswith("forward passes")
