@@ -57,6 +57,7 @@ REFUSED = {
     "unknown dtype 'float8'": ["compare", "--dtype", "float8"],
     "unknown method 'zebra'": ["compare", "--methods", "zebra"],
     "unknown method 'lion'": ["evaluate", "--methods", "lion"],
+    "the alternative is empty": ["explain", "--against", ""],
     "unknown method 'bear'": ["verify", "--method", "bear"],
     "unknown benchmark 'zebra'": ["evaluate", "--benchmark", "zebra"],
     "target 'zebra' cannot be evaluated": ["evaluate", "--target", "zebra"],

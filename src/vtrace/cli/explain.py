@@ -134,9 +134,9 @@ def explain_command(
         typer.Option(metavar="FILE", help="Write the strongest evidence as merged boxes (COCO JSON), and draw them."),
     ] = None,
     against: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="TEXT", help="Show what speaks for the target and what for TEXT in its place."),
-    ] = "",
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Hide the evidence and ask the model again (see: vtrace verify).")
     ] = False,
@@ -219,6 +219,7 @@ def explain_command(
     from ..attribution.findings.regions import segment_region
     from ..methods.catalogue import check_name
     from ..tracing.defaults import MAX_NEW_TOKENS
+    from ..tracing.spoken_text import spoken_text
 
     budget = max_new_tokens or MAX_NEW_TOKENS
     source = TraceSource(
@@ -227,6 +228,8 @@ def explain_command(
     check_outputs(html, figure, save_trace, boxes, json_file(json))
     check_regions(region or [])
     check_name(method)
+    if against is not None:
+        spoken_text(against)
     asked = source.read(target)
     asked.check_segments(segment or [])
     with spinner(quiet) as report:
@@ -248,7 +251,7 @@ def explain_command(
         explanation = explain(lvlm, frozen, target, chosen, page_targets=page_targets, memory=memory or None)
         attribution = replace(explanation.attribution, regions=regions)
         attribution = attribution.with_evidence_boxes() if boxes else attribution
-        if against:
+        if against is not None:
             report(0, 0, f"Contrasting with {against!r}")
             attribution = replace(attribution, contrast=contrast(lvlm, frozen, against, target))
         if verify:

@@ -12,7 +12,7 @@ from ..faithfulness.verify import verify
 from ..faithfulness.what_if import hidden_positions, what_if, what_if_document
 from ..lvlm.model import Lvlm
 from ..methods.contrast import contrast
-from ..tracing.alternative import spoken_text
+from ..tracing.spoken_text import spoken_text
 from ..tracing.targets import find_target
 from ..types import Setting, Target, Trace
 from ..viewer.exported_methods import target_entry

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from ..errors import InputError
 from ..lvlm.model import Lvlm
 from ..types import Example, Target, Trace
 from .generate import Reply, retrace
 from .prompt import check_length
+from .spoken_text import spoken_text
 from .user_text import check_user_text
 
 
@@ -50,11 +49,3 @@ def _alternative_ids(lvlm: Lvlm, trace: Trace, first: int, text: str) -> list[in
     if not found:
         raise InputError(f"the model has no tokens for the alternative {text!r}; give an answer such as 'red star'")
     return found
-
-
-def spoken_text(text: str) -> str:
-    """An alternative without blanks around it; one without any visible character is refused."""
-    text = unicodedata.normalize("NFC", text).strip()
-    if not any(character.isprintable() and not character.isspace() for character in text):
-        raise InputError("the alternative is empty; give an answer such as 'red star'")
-    return text
