@@ -92,9 +92,11 @@ def test_the_revision_reaches_every_part(monkeypatch, pinhole):
         ({"dtype": "float8"}, "unknown dtype"),
         ({"device": "mps"}, "cannot use device 'mps': .*; try --device cpu"),  # on a machine without one
         ({"device": "tpu"}, "unknown device 'tpu'; use cpu, cuda, cuda:1, mps, "),
+        ({"device": "meta"}, "unknown device 'meta'"),  # PyTorch knows it, and computes nothing on it
     ],
 )
-def test_bad_options(options, words):
+def test_bad_options_are_refused_before_weights_are_read(monkeypatch, options, words):
+    monkeypatch.setattr("vtrace.lvlm.checkpoint.AutoModelForImageTextToText.from_pretrained", None)
     with pytest.raises(ModelError, match=words):
         vtrace.load("pinhole", **options)
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
@@ -18,6 +18,7 @@ from ..errors import ModelError, first_line
 from .adapter import adapted, split_adapter
 from .checkpoint import auto_class, build_without_weights, damaged_cache, read_config
 from .checkpoint_source import Checkpoint, failure_reason, reach_checkpoint
+from .devices import SPREADS, TENSOR_PARALLEL, Spread, check_device, unknown_device
 from .dtypes import Dtype, find_dtype
 from .families.family import Family, ModelConfig
 from .families.supported import family_of, has_pictures
@@ -26,11 +27,9 @@ from .model import Lvlm
 from .pretrained import PACKAGED
 from .probing.probed_family import probed, unprobed
 from .processor import load_processor, load_text_processor
-from .tensor_parallel import TENSOR_PARALLEL, split_options
+from .tensor_parallel import split_options
 
-Spread = Literal["auto", "balanced", "sequential"]  # over all devices, by accelerate
 DeviceMap = Mapping[str, int | str | torch.device]  # module names to devices
-SPREADS: tuple[Spread, ...] = get_args(Spread)
 
 
 def load(
@@ -143,6 +142,8 @@ class _Plan(NamedTuple):
 def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | None) -> _Plan:
     dtype = find_dtype(dtype) if isinstance(dtype, str) else dtype
     default = "cuda" if torch.cuda.is_available() else "cpu"
+    if isinstance(device, str) and device not in ("", *SPREADS, TENSOR_PARALLEL):
+        _check_device(device)
     device = device or default
     split = device == TENSOR_PARALLEL
     dtype = dtype or ("float32" if (default if split else device) == "cpu" else "auto")
@@ -154,24 +155,31 @@ def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | 
         return _Plan(options, None)
     if not isinstance(device, str) or device in SPREADS:
         return _Plan({**options, "device_map": device if isinstance(device, str) else dict(device)}, None)
-    _check_device(device)
     return _Plan({**options, "device_map": {"": device}}, None) if packed else _Plan(options, device)
 
 
 def _check_device(device: str) -> None:
+    """Refuse a device that is not there before the weights are read."""
+    check_device(device)
     try:
         torch.device(device)
     except RuntimeError as error:
-        raise ModelError(
-            f"unknown device {device!r}; use cpu, cuda, cuda:1, mps, another device of PyTorch, or auto for all GPUs"
-        ) from error
+        raise unknown_device(device) from error
+    try:
+        torch.empty(0, device=device)
+    except Exception as error:  # what is missing for a device is said in many ways
+        raise _unusable(device, error) from error
+
+
+def _unusable(device: str, error: Exception) -> ModelError:
+    return ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu")
 
 
 def _moved(model: PreTrainedModel, device: str) -> PreTrainedModel:
     try:
         return model.to(device)
-    except Exception as error:  # what is missing for a device is said in many ways
-        raise ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu") from error
+    except Exception as error:  # it may be too small, for example
+        raise _unusable(device, error) from error
 
 
 def _quantisation(dtype: Dtype | torch.dtype) -> dict[str, Any]:
