@@ -85,7 +85,14 @@ FamilyOption = Annotated[
         callback=_known_family,
     ),
 ]
-InputsArgument = Annotated[list[str] | None, typer.Argument(metavar="IMAGE… QUESTION", show_default=False)]
+InputsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="IMAGE… QUESTION",
+        help="Pictures, then a question about them. Default: an embedded example.",
+        show_default=False,
+    ),
+]
 TargetOption = Annotated[
     str,
     typer.Option(
