@@ -22,10 +22,10 @@ def benchmarks_command(json: JsonOption = False) -> None:
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("benchmark", no_wrap=True)
-    table.add_column("title", min_width=16, overflow="fold")  # the longest words fit into 80 columns
+    table.add_column("title")
     table.add_column("items", no_wrap=True, justify="right")
     table.add_column("licence")
-    table.add_column("source", min_width=25, overflow="fold")
+    table.add_column("source", no_wrap=True)  # an address, whole
     for facts in describe_benchmarks():
         place = facts["hub"][0] if "hub" in facts else facts["from"]
         table.add_row(facts["name"], facts["title"], f"{facts['size']:,}", facts["licence"], place)
