@@ -29,13 +29,13 @@ from .probing.probed_family import probed, unprobed
 from .processor import load_processor, load_text_processor
 from .tensor_parallel import split_options
 
-DeviceMap = Mapping[str, int | str | torch.device]  # module names to devices
+Device = Spread | str | torch.device | Mapping[str, int | str | torch.device]  # or module names to devices
 
 
 def load(
     name: str | os.PathLike[str] = "pinhole",
     dtype: Dtype | torch.dtype | None = None,
-    device: Spread | str | DeviceMap | None = None,
+    device: Device | None = None,
     revision: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
     family: Literal["auto"] | None = None,
@@ -139,27 +139,42 @@ class _Plan(NamedTuple):
     move_to: str | None  # None if `from_pretrained` places them itself
 
 
-def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | None) -> _Plan:
+def _plan(dtype: Dtype | torch.dtype | None, device: Device | None) -> _Plan:
     dtype = find_dtype(dtype) if isinstance(dtype, str) else dtype
     default = "cuda" if torch.cuda.is_available() else "cpu"
-    if isinstance(device, str) and device not in ("", *SPREADS, TENSOR_PARALLEL):
-        _check_device(device)
-    device = device or default
-    split = device == TENSOR_PARALLEL
-    dtype = dtype or ("float32" if (default if split else device) == "cpu" else "auto")
+    place = default if device in (None, "", {}) else _checked(device)
+    split = place == TENSOR_PARALLEL
+    dtype = dtype or ("float32" if _is_cpu(place) else "auto")
     packed = _quantisation(dtype)
     options = packed or {"dtype": dtype}
     if split and packed:
         raise ModelError(f"dtype {dtype} cannot be combined with tensor parallelism; use bfloat16")
     if split:
         return _Plan(options, None)
-    if not isinstance(device, str) or device in SPREADS:
-        return _Plan({**options, "device_map": device if isinstance(device, str) else dict(device)}, None)
-    return _Plan({**options, "device_map": {"": device}}, None) if packed else _Plan(options, device)
+    if not isinstance(place, str) or place in SPREADS:
+        return _Plan({**options, "device_map": place}, None)
+    return _Plan({**options, "device_map": {"": place}}, None) if packed else _Plan(options, place)
 
 
-def _check_device(device: str) -> None:
-    """Refuse a device that is not there before the weights are read."""
+def _checked(device: Device | None) -> str | dict[str, int | str | torch.device]:
+    """A device by name, or where each module goes; one that is not there is refused before weights are read."""
+    if isinstance(device, Mapping):
+        return dict(device)
+    name = str(device)
+    if name not in (*SPREADS, TENSOR_PARALLEL):
+        _try(name)
+    return name
+
+
+def _is_cpu(place: str | Mapping[str, int | str | torch.device]) -> bool:
+    """Whether everything will be computed on the CPU."""
+    if place in (*SPREADS, TENSOR_PARALLEL):
+        return not torch.accelerator.is_available()
+    places = [place] if isinstance(place, str) else place.values()
+    return all(str(one).partition(":")[0] == "cpu" for one in places)
+
+
+def _try(device: str) -> None:
     check_device(device)
     try:
         torch.device(device)
