@@ -126,7 +126,7 @@ def write(frames: list[Frame], place: Path) -> None:
         place / "hero.webp", lambda file: first.save(file, "WEBP", quality=72, method=6, **options)
     )
     still = frames[STILL].picture
-    write_atomically(place / "hero.png", lambda file: still.quantize(128).save(file, "PNG", optimize=True))
+    write_atomically(place / "hero.png", lambda file: still.save(file, "PNG", optimize=True))
     size = moving.stat().st_size
     assert size < MOST_BYTES, f"{moving} has {size} bytes; the limit is {MOST_BYTES}"
     print(f"wrote {moving} ({size / 1e6:.2f} MB, {len(frames)} frames) and {place / 'hero.png'}")

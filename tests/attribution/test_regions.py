@@ -11,7 +11,7 @@ from PIL import Image
 
 from vtrace.attribution.findings.evidence_regions import coco_document, evidence_regions
 from vtrace.attribution.findings.region_files import read_regions
-from vtrace.attribution.findings.regions import box_region, mask_region, overlapping_regions, segment_region
+from vtrace.attribution.findings.regions import box_region, mask_region, region_notes, segment_region
 from vtrace.errors import InputError
 from vtrace.report.documents import attribution_document, from_document
 
@@ -106,14 +106,23 @@ def test_regions_are_saved_and_evidence_is_dropped_with_its_target(answer):
     assert named.retarget("response").regions == (region,)
 
 
-def test_overlapping_regions_are_noted(answer):
+def test_region_notes_are_noted(answer):
     one, two = (box_region(answer.trace, name, box) for name, box in (("a", (0, 0, 50, 50)), ("b", (40, 40, 90, 90))))
     apart = box_region(answer.trace, "c", (50, 0, 90, 40))
-    assert overlapping_regions([one, apart]) == []
-    (note,) = overlapping_regions([one, two, apart])
+    assert region_notes([one, apart]) == []
+    (note,) = region_notes([one, two, apart])
     assert note == "regions a and b overlap; what they have in common counts for both"
     assert note in replace(answer, regions=(one, two)).warnings
-    assert overlapping_regions([one] * 9)[4:] == [note.replace("and b", "and a"), "31 more pairs of regions overlap"]
+    assert region_notes([one] * 9)[4:] == [note.replace("and b", "and a"), "31 more pairs of regions overlap"]
+
+
+def test_a_region_that_leaves_the_picture_is_cut_and_noted(answer):
+    inside, beyond = (box_region(answer.trace, "cup", (200, 200, side, side)) for side in (256.4, 300))
+    assert region_notes([inside]) == []
+    assert (beyond.box, beyond.cut) == ((200, 200, 256, 256), True)
+    named = replace(answer, regions=(beyond,))
+    assert "region cup is cut: a part of it lies outside its picture" in named.warnings
+    assert from_document(json.loads(json.dumps(attribution_document(named)))).warnings == named.warnings
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,11 @@ from vtrace.report.wording import percent
 
 pytestmark = pytest.mark.browser
 
+MEAN_BRIGHTNESS = (
+    "canvas => { const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
+    " return data.reduce((sum, value, k) => sum + (k % 4 < 3 ? value : 0), 0) / (data.length * 0.75); }"
+)
+
 
 @pytest.fixture(scope="module")
 def verified(pinhole, trace, attribution):
@@ -46,6 +51,8 @@ def test_verified_steps_are_played_with_a_slider(reader, verified, name, width, 
         assert (step.answer or "(no answer)") in told
         assert ("another answer" in told) == step.changed
         assert page.locator("#exhibit-question .w.gone").count() == hidden_words(verified, step.inputs)
+    bright = page.locator("#exhibit-pictures canvas").first.evaluate(MEAN_BRIGHTNESS)  # everything is hidden
+    assert (bright < 128) == (scheme == "dark")
     page.get_by_role("button", name="Keep only the strongest").click()
     assert found.sufficient.answer in opened.text("#verified .outcome")
     page.locator("#verified summary").click()

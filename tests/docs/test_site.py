@@ -53,8 +53,8 @@ class References(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
         self.anchors |= {str(found[name]) for name in ("id", "name") if found.get(name)}
-        if tag in ("script", "img", "source", "iframe") and found.get("src"):
-            self.loaded.append(str(found["src"]))
+        if tag == "img" or (tag in ("script", "source", "iframe") and found.get("src")):
+            self.loaded.append(str(found.get("src", "")))  # text such as <image> becomes a picture of nothing
         if tag == "link" and found.get("href") and found.get("rel") not in ("canonical", "prev", "next"):
             self.loaded.append(str(found["href"]))
         if tag == "a" and found.get("href"):
@@ -76,7 +76,7 @@ def test_nothing_is_loaded_from_elsewhere(references, site):
     for page, found in references.items():
         for address in found.loaded:
             assert not re.match(r"\w+:|//", address), (page, address)
-            assert (page.parent / unquote(urlsplit(address).path)).exists(), (page, address)
+            assert (page.parent / unquote(urlsplit(address).path)).is_file(), (page, address)
     for sheet in site.rglob("*.css"):
         assert not re.search(r"url\(['\"]?(?:https?:)?//", sheet.read_text("utf-8")), sheet
 

@@ -92,9 +92,12 @@ def test_the_revision_reaches_every_part(monkeypatch, pinhole):
         ({"dtype": "float8"}, "unknown dtype"),
         ({"device": "mps"}, "cannot use device 'mps': .*; try --device cpu"),  # on a machine without one
         ({"device": "tpu"}, "unknown device 'tpu'; use cpu, cuda, cuda:1, mps, "),
+        ({"device": 0}, "unknown device '0'"),
+        ({"device": "meta"}, "unknown device 'meta'"),  # PyTorch knows it, and computes nothing on it
     ],
 )
-def test_bad_options(options, words):
+def test_bad_options_are_refused_before_weights_are_read(monkeypatch, options, words):
+    monkeypatch.setattr("vtrace.lvlm.checkpoint.AutoModelForImageTextToText.from_pretrained", None)
     with pytest.raises(ModelError, match=words):
         vtrace.load("pinhole", **options)
 
@@ -106,6 +109,11 @@ def test_the_default_is_a_gpu_with_the_checkpoints_dtype_or_else_the_cpu_with_fl
     monkeypatch.setattr("vtrace.lvlm.load._moved", lambda model, device: moved.append(device) or model)
     assert vtrace.load("pinhole").model.dtype == dtype
     assert moved == [device]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", "auto", torch.device("cpu"), {"": "cpu"}])
+def test_whatever_leads_to_the_cpu_computes_in_float32(device):
+    assert vtrace.load("pinhole", device=device).model.dtype == torch.float32
 
 
 @pytest.mark.parametrize(

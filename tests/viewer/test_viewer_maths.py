@@ -14,7 +14,7 @@ from oracles import paths
 from support.opened import new_context
 from vtrace.attribution.calibrate import Likelihoods, calibrate
 from vtrace.attribution.findings.region_files import read_regions
-from vtrace.attribution.findings.regions import box_region, overlapping_regions
+from vtrace.attribution.findings.regions import box_region, region_notes
 from vtrace.attribution.multihop import edge_scale, log_scores
 from vtrace.attribution.options import Options
 from vtrace.attribution.pipeline import score
@@ -61,7 +61,7 @@ def javascript(browser):
         "bytesOf, decodeMatrix, flowsOf, logScores, strongestRoutes, passages, calibrate, calibrationSentence, "
         "calibrationDetails, attribute, support, rankCorrelation, findTarget, tokenWords, colourOf, inkOn, percent, "
         "scaleOf, rankingOf, prepare, stateOf, linkOf, beginning, positionsOf, boxRegion, findRegion, regionWords, "
-        "regionShare, overlapNotes, wordDependence, newWords"
+        "regionShare, regionNotes, wordDependence, newWords"
     )
     page.add_script_tag(content=f"(() => {{{concatenate(MATHS)}\nconst maths = {{{names}}};{LINK}}})()")
 
@@ -320,16 +320,16 @@ def test_a_region_that_is_not_there_is_refused_as_on_the_command_line(javascript
         assert said == str(refused.value)
 
 
-def test_overlapping_regions_are_noted_as_in_python(javascript, attribution, document):
-    boxes = {"a": (0, 0, 50, 50), "b": (40, 40, 90, 90), "c": (50, 0, 90, 30)}
+def test_regions_that_overlap_or_leave_the_picture_are_noted_as_in_python(javascript, attribution, document):
+    boxes = {"a": (0, 0, 50, 50), "b": (40, 40, 90, 90), "c": (50, -10, 90, 30)}
     regions = [box_region(attribution.trace, name, box) for name, box in boxes.items()]
     found = javascript(
-        f"{TRACED} return overlapNotes(Object.entries(given.boxes).map(([name, box]) => boxRegion(trace, name, box)))",
+        f"{TRACED} return regionNotes(Object.entries(given.boxes).map(([name, box]) => boxRegion(trace, name, box)))",
         document=document,
         boxes=boxes,
     )
-    assert [note.lower().rstrip(".") for note in found] == [note.lower() for note in overlapping_regions(regions)]
-    assert len(found) == 1
+    assert [note.lower().rstrip(".") for note in found] == [note.lower() for note in region_notes(regions)]
+    assert len(found) == 2
 
 
 def test_new_words_are_those_outside_the_longest_common_sequence(javascript):

@@ -17,7 +17,7 @@ from ..tracing.targets import TargetSpec, find_target
 from ..types import Box, Calibration, Panel, Progress, Target, Trace, Word, silent
 from .findings.contrast import Contrast
 from .findings.evidence_regions import evidence_regions
-from .findings.regions import Region, box_region, overlapping_regions, segment_region
+from .findings.regions import Region, box_region, region_notes, segment_region
 from .findings.verification import Verification
 from .options import Options
 from .pipeline import log_scores_of, score_all
@@ -122,7 +122,7 @@ class Attribution(Presentable):
             notes.append("the response has no 'Final answer:' line")
         if self.calibration.status.startswith("not applied"):
             notes.append(f"calibration {self.calibration.status}")
-        return [*notes, *overlapping_regions(self.regions), *self.details.get("warnings", [])]
+        return [*notes, *region_notes(self.regions), *self.details.get("warnings", [])]
 
     def top(self, count: int = 10) -> list[RankedInput]:
         """The strongest patches and question words in one ranking."""

@@ -21,10 +21,11 @@ def benchmarks_command(json: JsonOption = False) -> None:
     from .terminal import Terminal
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("benchmark", "title", "items", "licence", "source"):
-        table.add_column(
-            title, no_wrap=title in ("benchmark", "items"), justify="right" if title == "items" else "left"
-        )
+    table.add_column("benchmark", no_wrap=True)
+    table.add_column("title")
+    table.add_column("items", no_wrap=True, justify="right")
+    table.add_column("licence")
+    table.add_column("source", no_wrap=True)  # an address, whole
     for facts in describe_benchmarks():
         place = facts["hub"][0] if "hub" in facts else facts["from"]
         table.add_row(facts["name"], facts["title"], f"{facts['size']:,}", facts["licence"], place)

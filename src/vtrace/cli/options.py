@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from ..lvlm.devices import TENSOR_PARALLEL, check_device
 from ..system.json_reader import parse_json
 from ..system.option_check import MOST_SEED
 from ..system.processes import process_count
@@ -21,7 +22,6 @@ _MODEL = "Hub id (or id@revision), folder, embedded model (pinhole, pinhole-inte
 _METHODS = "Comma-separated method names (see: vtrace methods), or a group: instant, quick, all."
 _SETTING = "METHOD.OPTION=VALUE"
 _FRACTION = "FRACTION"
-SPLIT = "tensor-parallel"  # the device of `load` that splits a model
 
 
 def _known_dtype(dtype: str) -> str:
@@ -38,17 +38,27 @@ def _known_family(family: str) -> str:
     return family
 
 
-def one_process(device: str) -> str:
-    if device == SPLIT:
-        raise InputError(f"--device {SPLIT} works with: vtrace explain, vtrace compare; use --device auto here")
+def _known_device(device: str) -> str:
+    if device:
+        check_device(device)
     return device
+
+
+def one_process(device: str) -> str:
+    if device == TENSOR_PARALLEL:
+        raise InputError(
+            f"--device {TENSOR_PARALLEL} works with: vtrace explain, vtrace compare; use --device auto here"
+        )
+    return _known_device(device)
 
 
 def _split_or_one_process(device: str) -> str:
     """Several processes may not do the same work and write the same files."""
-    if process_count() > 1 and device != SPLIT:
-        raise InputError(f"torchrun started {process_count()} processes; give --device {SPLIT}, or start only one")
-    return device
+    if process_count() > 1 and device != TENSOR_PARALLEL:
+        raise InputError(
+            f"torchrun started {process_count()} processes; give --device {TENSOR_PARALLEL}, or start only one"
+        )
+    return _known_device(device)
 
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="MODEL", help=_MODEL)]
@@ -75,7 +85,14 @@ FamilyOption = Annotated[
         callback=_known_family,
     ),
 ]
-InputsArgument = Annotated[list[str] | None, typer.Argument(metavar="IMAGE… QUESTION", show_default=False)]
+InputsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="IMAGE… QUESTION",
+        help="Pictures, then a question about them. Default: an embedded example.",
+        show_default=False,
+    ),
+]
 TargetOption = Annotated[
     str,
     typer.Option(

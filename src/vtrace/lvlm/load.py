@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
@@ -18,6 +18,7 @@ from ..errors import ModelError, first_line
 from .adapter import adapted, split_adapter
 from .checkpoint import auto_class, build_without_weights, damaged_cache, read_config
 from .checkpoint_source import Checkpoint, failure_reason, reach_checkpoint
+from .devices import SPREADS, TENSOR_PARALLEL, Spread, check_device, unknown_device
 from .dtypes import Dtype, find_dtype
 from .families.family import Family, ModelConfig
 from .families.supported import family_of, has_pictures
@@ -26,17 +27,15 @@ from .model import Lvlm
 from .pretrained import PACKAGED
 from .probing.probed_family import probed, unprobed
 from .processor import load_processor, load_text_processor
-from .tensor_parallel import TENSOR_PARALLEL, split_options
+from .tensor_parallel import split_options
 
-Spread = Literal["auto", "balanced", "sequential"]  # over all devices, by accelerate
-DeviceMap = Mapping[str, int | str | torch.device]  # module names to devices
-SPREADS: tuple[Spread, ...] = get_args(Spread)
+Device = Spread | str | torch.device | Mapping[str, int | str | torch.device]  # or module names to devices
 
 
 def load(
     name: str | os.PathLike[str] = "pinhole",
     dtype: Dtype | torch.dtype | None = None,
-    device: Spread | str | DeviceMap | None = None,
+    device: Device | None = None,
     revision: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
     family: Literal["auto"] | None = None,
@@ -140,38 +139,62 @@ class _Plan(NamedTuple):
     move_to: str | None  # None if `from_pretrained` places them itself
 
 
-def _plan(dtype: Dtype | torch.dtype | None, device: Spread | str | DeviceMap | None) -> _Plan:
+def _plan(dtype: Dtype | torch.dtype | None, device: Device | None) -> _Plan:
     dtype = find_dtype(dtype) if isinstance(dtype, str) else dtype
     default = "cuda" if torch.cuda.is_available() else "cpu"
-    device = device or default
-    split = device == TENSOR_PARALLEL
-    dtype = dtype or ("float32" if (default if split else device) == "cpu" else "auto")
+    place = default if device in (None, "", {}) else _checked(device)
+    split = place == TENSOR_PARALLEL
+    dtype = dtype or ("float32" if _is_cpu(place) else "auto")
     packed = _quantisation(dtype)
     options = packed or {"dtype": dtype}
     if split and packed:
         raise ModelError(f"dtype {dtype} cannot be combined with tensor parallelism; use bfloat16")
     if split:
         return _Plan(options, None)
-    if not isinstance(device, str) or device in SPREADS:
-        return _Plan({**options, "device_map": device if isinstance(device, str) else dict(device)}, None)
-    _check_device(device)
-    return _Plan({**options, "device_map": {"": device}}, None) if packed else _Plan(options, device)
+    if not isinstance(place, str) or place in SPREADS:
+        return _Plan({**options, "device_map": place}, None)
+    return _Plan({**options, "device_map": {"": place}}, None) if packed else _Plan(options, place)
 
 
-def _check_device(device: str) -> None:
+def _checked(device: Device | None) -> str | dict[str, int | str | torch.device]:
+    """A device by name, or where each module goes; one that is not there is refused before weights are read."""
+    if isinstance(device, Mapping):
+        return dict(device)
+    name = str(device)
+    if name not in (*SPREADS, TENSOR_PARALLEL):
+        _try(name)
+    return name
+
+
+def _is_cpu(place: str | Mapping[str, int | str | torch.device]) -> bool:
+    """Whether everything will be computed on the CPU."""
+    if place in (*SPREADS, TENSOR_PARALLEL):
+        return not torch.accelerator.is_available()
+    places = [place] if isinstance(place, str) else place.values()
+    return all(str(one).partition(":")[0] == "cpu" for one in places)
+
+
+def _try(device: str) -> None:
+    check_device(device)
     try:
         torch.device(device)
     except RuntimeError as error:
-        raise ModelError(
-            f"unknown device {device!r}; use cpu, cuda, cuda:1, mps, another device of PyTorch, or auto for all GPUs"
-        ) from error
+        raise unknown_device(device) from error
+    try:
+        torch.empty(0, device=device)
+    except Exception as error:  # what is missing for a device is said in many ways
+        raise _unusable(device, error) from error
+
+
+def _unusable(device: str, error: Exception) -> ModelError:
+    return ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu")
 
 
 def _moved(model: PreTrainedModel, device: str) -> PreTrainedModel:
     try:
         return model.to(device)
-    except Exception as error:  # what is missing for a device is said in many ways
-        raise ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu") from error
+    except Exception as error:  # it may be too small, for example
+        raise _unusable(device, error) from error
 
 
 def _quantisation(dtype: Dtype | torch.dtype) -> dict[str, Any]:

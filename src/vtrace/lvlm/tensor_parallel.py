@@ -18,7 +18,6 @@ from ..system.processes import process_count
 from .checkpoint import build_without_weights
 from .families.family import Family, ModelConfig
 
-TENSOR_PARALLEL = "tensor-parallel"
 # How the parts of a decoder are split, for models without rules in transformers. Qwen3-VL has one, for its output
 # embedding, which alone gives wrong logits (in 5.22.2) if that shares its weights with the input embedding.
 _RULES = {

@@ -37,7 +37,9 @@ def open_image(picture: Picture | bytes, name: str = "", formats: Sequence[str] 
     """
     if not isinstance(picture, Image.Image | bytes | str | os.PathLike):
         kind = type(picture).__name__
-        raise InputError(f"a picture cannot be a {kind}; give a file name, or make a picture of it: Image.fromarray(…)")
+        raise InputError(
+            f"a picture cannot be of type {kind}; give a file name, or make a picture of it: Image.fromarray(…)"
+        )
     name = name or ("the picture" if isinstance(picture, Image.Image | bytes) else str(picture))
     with _refusing(name):
         if isinstance(picture, Image.Image):

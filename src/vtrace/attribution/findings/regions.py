@@ -14,7 +14,7 @@ from ...types import Box, Patch, Trace
 
 RegionKind = Literal["box", "mask", "segment", "evidence"]
 MOST_REGIONS = 500  # each is compared with every other
-_MOST_NOTES = 5  # on regions that overlap
+_MOST_NOTES = 5  # of a kind
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Region:
     coverage: tuple[float, ...]  # of each position: 1 if the region covers it completely
     image: int | None = None  # number of the picture, from 0
     box: Box | None = None  # around the region, in pixels of the picture
+    cut: bool = False  # whether a part of the box lay outside the picture
 
     def share(self, scores: np.ndarray) -> float:
         """The region's part of scores for all positions (T)."""
@@ -37,7 +38,7 @@ class Region:
 
 
 def box_region(trace: Trace, name: str, box: Sequence[float], image: int = 0) -> Region:
-    """The region inside a box, in pixels; a part outside the picture is ignored."""
+    """The region inside a box, in pixels; a part outside the picture is cut off, and noted."""
     width, height = picture_size(trace, image, name)
     left, top, right, bottom = box
     if not (left < right and top < bottom):
@@ -46,7 +47,8 @@ def box_region(trace: Trace, name: str, box: Sequence[float], image: int = 0) ->
     if not (inside.left < inside.right and inside.top < inside.bottom):
         raise InputError(f"region {name} lies outside its picture, which has {width} x {height} pixels")
     parts = {patch.position: _overlap(patch.box, inside) for patch in trace.patches if patch.image == image}
-    return _region(name, "box", parts, image, inside)
+    cut = any(abs(given - kept) >= 1 for given, kept in zip(box, inside, strict=True))
+    return _region(name, "box", parts, image, inside, cut)
 
 
 def mask_region(trace: Trace, name: str, mask: np.ndarray, image: int = 0) -> Region:
@@ -77,8 +79,14 @@ def segment_region(trace: Trace, text: str) -> Region:
     return Region(text.strip(), "segment", tuple(found), (1.0,) * len(found))
 
 
-def overlapping_regions(regions: Sequence[Region]) -> list[str]:
-    """Notes on regions with common patches or words: their shares count those twice."""
+def region_notes(regions: Sequence[Region]) -> list[str]:
+    """What is special about regions: parts of them lie outside their picture, or they have patches or words in common,
+    which their shares count twice."""
+    cut = [f"region {one.name} is cut: a part of it lies outside its picture" for one in regions if one.cut]
+    return [*cut[:_MOST_NOTES], *_overlaps(regions)]
+
+
+def _overlaps(regions: Sequence[Region]) -> list[str]:
     named = [region for region in regions if region.kind != "evidence"]
     pairs = [(one.name, other.name) for one, other in combinations(named, 2) if _common(one, other)]
     notes = [f"regions {a} and {b} overlap; what they have in common counts for both" for a, b in pairs[:_MOST_NOTES]]
@@ -99,9 +107,9 @@ def region_entry(region: Region, scores: np.ndarray) -> dict[str, Any]:
     return {**asdict(region), "share": region.share(scores)}
 
 
-def _region(name: str, kind: RegionKind, parts: dict[int, float], image: int, box: Box) -> Region:
+def _region(name: str, kind: RegionKind, parts: dict[int, float], image: int, box: Box, cut: bool = False) -> Region:
     held = {position: part for position, part in parts.items() if part > 0}
-    return Region(name, kind, tuple(held), tuple(held.values()), image, box)
+    return Region(name, kind, tuple(held), tuple(held.values()), image, box, cut)
 
 
 def _overlap(cell: Box, box: Box) -> float:

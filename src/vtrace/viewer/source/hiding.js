@@ -1,11 +1,11 @@
 // The prompt as the model sees it with some inputs hidden: patches blurred, words struck out. Also what is selected.
-import { element, make } from "./dom.js";
+import { element, isDark, make } from "./dom.js";
 import { cellFrame, listenToPatches, openPanel } from "./pictures.js";
 import { drawBoxes } from "./region_list.js";
 import { spansOf } from "./words.js";
 
 const BLUR = 1 / 12; // radius, as a fraction of the longer side
-const [CHOSEN, INK] = ["#9d297a", "#1f1a24"]; // on pictures, which are the same in light and dark mode
+const [CHOSEN, INK, PAPER] = ["#9d297a", "#1f1a24", "#ffffff"]; // on pictures, which are the same in light and dark mode
 
 /**
  * The exhibit: pictures and question. `act` is {toggle(k), add(ks), describe(k)}, or null if nothing can be selected.
@@ -97,15 +97,16 @@ function paintHidden(canvas, trace, pictures, panel, { hidden, selected, cursor,
   const gone = cells.filter(([k]) => hidden.has(k));
   const mostly = gone.length > cells.length / 2;
   if (gone.length) {
+    const [veil, lines] = mostly && isDark() ? [INK, PAPER] : [PAPER, INK]; // a large bright area would dazzle
     context.save();
     context.beginPath();
     for (const [, frame] of gone) context.rect(...frame);
     context.clip();
     if (picture) drawBlurred(context, picture, canvas);
     context.globalAlpha = mostly ? 0.55 : 0.35;
-    context.fillStyle = "#ffffff";
+    context.fillStyle = veil;
     context.fillRect(0, 0, canvas.width, canvas.height);
-    hatch(context, canvas, pixel, mostly ? 0.14 : 0.4);
+    hatch(context, canvas, pixel, lines, mostly ? 0.14 : 0.4);
     context.restore();
   }
   const framed = mostly ? cells.filter(([k]) => !hidden.has(k)) : gone;
@@ -143,9 +144,9 @@ function drawBlurred(context, picture, canvas) {
   context.drawImage(tiny, 0, 0, canvas.width, canvas.height);
 }
 
-function hatch(context, canvas, pixel, alpha) {
+function hatch(context, canvas, pixel, colour, alpha) {
   context.globalAlpha = alpha;
-  context.strokeStyle = INK;
+  context.strokeStyle = colour;
   context.lineWidth = pixel;
   context.beginPath();
   for (let x = -canvas.height; x < canvas.width; x += 7 * pixel) {

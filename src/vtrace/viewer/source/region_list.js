@@ -1,7 +1,7 @@
 // Regions on the pictures and in a list: those that came with the file, and those that the reader draws.
 import { element, make } from "./dom.js";
 import { onDrag } from "./dragging.js";
-import { boxRegion, findRegion, overlapNotes, regionShare } from "./regions.js";
+import { boxRegion, findRegion, regionNotes, regionShare } from "./regions.js";
 import { colourOf, percent, rgb } from "./scale.js";
 
 /** `update({regions})` changes the reader's own. Returns how to show a view: all regions, with their shares. */
@@ -38,7 +38,7 @@ export function showRegions(trace, state, update) {
     layers.forEach((layer, index) => layer.replaceChildren(...boxesOf(trace, index, all, shares)));
     if (all.length !== listed.length || all.some((region, k) => region !== listed[k])) {
       element("region-list").replaceChildren(...all.map(rowOf));
-      element("region-notes").textContent = overlapNotes(all).join(" ");
+      element("region-notes").textContent = regionNotes(all).join(" ");
     }
     listed = all;
     [...element("region-list").children].forEach((row, k) => fillRow(row, shares[k], view));

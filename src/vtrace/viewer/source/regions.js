@@ -34,7 +34,8 @@ export function boxRegion(trace, name, box, image = 0) {
   const inside = [Math.max(left, 0), Math.max(top, 0), Math.min(right, wide), Math.min(bottom, high)];
   if (!(inside[0] < inside[2] && inside[1] < inside[3]))
     throw new Error(`region ${name} lies outside its picture, which has ${wide} x ${high} pixels`);
-  return { name, kind: "box", image, box: inside, ...covered(trace, image, inside) };
+  const cut = inside.some((value, k) => Math.abs(value - box[k]) >= 1);
+  return { name, kind: "box", image, box: inside, cut, ...covered(trace, image, inside) };
 }
 
 /** A region in words, as on the command line: cup=40,60,200,220, or cup@2=… on the second picture. */
@@ -51,8 +52,13 @@ export function regionWords({ name, image, box }) {
   return `${name}${image ? `@${image + 1}` : ""}=${numbers}`;
 }
 
-/** A note for every two boxes with common pixels: their shares count those twice. */
-export function overlapNotes(regions) {
+/** Notes on boxes that leave their picture, and on every two with common pixels: their shares count those twice. */
+export function regionNotes(regions) {
+  const cut = regions.filter((region) => region.cut);
+  return [...cut.map(({ name }) => `Region ${name} is cut: a part of it lies outside its picture.`), ...overlapNotes(regions)];
+}
+
+function overlapNotes(regions) {
   const boxes = regions.filter((region) => region.kind === "box");
   return boxes.flatMap((one, k) =>
     boxes
