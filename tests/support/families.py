@@ -18,10 +18,10 @@ from support.newer_families import gemma4, minicpmv4_6, minicpmv4_7
 from support.patch_families import (
     ernie4_5_vl_moe,
     exaone4_5,
-    glmga,
-    hyperclovax_vision_v2,
     glm46v,
     glm_ocr,
+    glmga,
+    hyperclovax_vision_v2,
     lighton_ocr,
     paddleocr_vl,
     qwen2_5_omni_thinker,
@@ -373,9 +373,9 @@ if is_timm_available():
     BUILDERS |= NEEDING_TIMM
 
 
-def write(name: str, folder: Path) -> Path:
+def write(name: str, folder: Path, seed: int = 3) -> Path:
     """A checkpoint of the family, random and saved as hub checkpoints are; norms and biases are random too."""
-    torch.manual_seed(3)
+    torch.manual_seed(seed)
     kind, config, processor = BUILDERS[name]()
     model = getattr(transformers, kind)._from_config(config, dtype=torch.float32)
     randomise(model)

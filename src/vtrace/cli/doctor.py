@@ -56,7 +56,7 @@ def _print_facts(facts: Examination, tokens: int) -> None:
         "Python": facts["python"],
         "packages": packages,
         "device": facts["device"],
-        "model": f"{facts['model']}: {facts['status']}",
+        "model": f"{facts['model']}: {'supported; ' if facts['supported'] else ''}{facts['status']}",
     }
     if facts["supported"]:
         plan, heads = facts["plan"], facts["heads"]

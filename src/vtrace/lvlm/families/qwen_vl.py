@@ -67,8 +67,8 @@ def row_major_mask(inputs: ProcessorOutput, chosen: Tensor, merge: int, shapes: 
 QWEN3_VL = Family(
     name="Qwen3-VL, Qwen3-Omni and Cosmos 3",
     model_types=("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe_thinker", "cosmos3_omni"),
-    status="dense: measured on the embedded Pinhole; MoE, Omni (its thinker, without sound) and Cosmos 3 (its reasoner): "
-    f"{TESTED}",
+    status="dense: measured on the embedded Pinhole; MoE, Omni (its thinker, without sound) and Cosmos 3 (its "
+    f"reasoner): {TESTED}",
     cells=_cells,
     pixel_mask=_pixel_mask,
     extras=deepstack,

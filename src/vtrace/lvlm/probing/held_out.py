@@ -1,9 +1,10 @@
 """Whether the places that were found predict what tokens answer to pictures they were not found with.
 
 Few tokens, or features that attention has mixed, can fill a grid by chance. So every token also answers to
-checkerboards. Its answers D to the patterns along both axes give the vector g = Dᵀc with which it would follow a cell of
-the grid, where c is the cell's code; with the code h of the cell in the checkerboards, it should then answer h gᵀ. The place is confirmed if
-its prediction has a positive cosine with the answers, beyond chance, and no other cell of its grid has a higher one.
+checkerboards. Its answers D to the patterns along both axes give the vector g = Dᵀc with which it would follow a cell
+of the grid, where c is the cell's code; with the code h of the cell in the checkerboards, it should then answer h gᵀ.
+The place is confirmed if its prediction has a positive cosine with the answers, beyond chance, and no other cell of its
+grid has a higher one.
 """
 
 from __future__ import annotations
@@ -51,20 +52,28 @@ def confirmed(
     products: Float64[np.ndarray, "tokens pictures pictures"], course: Course, placed: Sequence[Placed]
 ) -> Bool[np.ndarray, " tokens"]:
     """Whether each token's answers to checkerboards are predicted best by the cell that it was found to follow."""
-    held = course.parts()[2]
-    known = slice(0, held.start)
     right = np.zeros(len(placed), dtype=bool)
     for view in {one.view for one in placed}:
         boxes = sorted({one.box for one in placed if one.view == view})
         codes, boards = _codes(course, np.array(boxes))
         for token, one in enumerate(placed):
             if one.view == view:
-                own = products[token]
-                sizes = np.sqrt(((codes @ own[known, known]) * codes).sum(1) * own[held, held].trace())
-                cosines = ((boards @ own[held, known]) * codes).sum(1) / np.maximum(sizes * np.linalg.norm(boards, axis=1), 1e-300)
+                cosines = _cosines(products[token], codes, boards)
                 best = int(cosines.argmax())
                 right[token] = boxes[best] == one.box and cosines[best] > BY_CHANCE
     return right
+
+
+def _cosines(
+    products: Float64[np.ndarray, "pictures pictures"],
+    codes: Float64[np.ndarray, "cells patterns"],
+    boards: Float64[np.ndarray, "cells checkerboards"],
+) -> Float64[np.ndarray, " cells"]:
+    """Between a token's answers to checkerboards and what each cell predicts."""
+    known, held = slice(0, codes.shape[1]), slice(codes.shape[1], None)
+    predicted = np.sqrt(((codes @ products[known, known]) * codes).sum(1)) * np.linalg.norm(boards, axis=1)
+    answered = np.sqrt(products[held, held].trace())
+    return ((boards @ products[held, known]) * codes).sum(1) / np.maximum(predicted * answered, 1e-300)
 
 
 def _codes(course: Course, boxes: Float64[np.ndarray, "cells 4"]) -> tuple[np.ndarray, np.ndarray]:

@@ -91,10 +91,10 @@ class Probe:
             live = loud > SILENT * np.median(loud)
             if not live.any():
                 raise _unchanged(count, size)
-            placed = _place([ink.products[live] for ink in heard], course, min(count, 2**levels))
-            if _believed(placed, SURE):
+            placed = place([ink.products[live] for ink in heard], course, min(count, 2**levels))
+            if believed(placed, SURE):
                 break
-        if not _believed(placed, CONFIDENT):
+        if not believed(placed, CONFIDENT):
             raise _refusal(placed, size)
         found = iter(placed)
         return [_cell(next(found), size) if alive else None for alive in live]
@@ -116,9 +116,7 @@ class Probe:
         return _Heard(products, products.trace(axis1=1, axis2=2))
 
 
-def _place(
-    heard: Sequence[Float64[np.ndarray, "tokens pictures pictures"]], course: Course, most: int
-) -> list[Placed]:
+def place(heard: Sequence[Float64[np.ndarray, "tokens pictures pictures"]], course: Course, most: int) -> list[Placed]:
     """Every token, from what all inks say. A place that does not predict answers to checkerboards is not trusted."""
     down, across, _ = course.parts()
     axes = (
@@ -154,7 +152,7 @@ def _painted(size: Size, signs: Float64[np.ndarray, "_ _"], inks: Any) -> Image.
     return Image.fromarray(np.ascontiguousarray(np.broadcast_to(part, (size.height, size.width, 3))))
 
 
-def _believed(placed: Sequence[Placed], confidence: float) -> bool:
+def believed(placed: Sequence[Placed], confidence: float) -> bool:
     return _covered(placed) >= COVERED and _foretold(placed) >= FORETOLD and _confidence(placed) >= confidence
 
 
