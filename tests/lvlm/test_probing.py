@@ -134,7 +134,7 @@ class TestHeldOut:
 
     def test_pictures_are_what_their_codes_say(self):
         size, boxes = 64, np.array(grid(4, 4))
-        boards = self.COURSE.signs(size, size)[self.COURSE.parts()[2]]
+        boards = [*self.COURSE.signs(size, size)][self.COURSE.parts()[2]]
         seen = self.COURSE.down.codes(boxes[:, 1], boxes[:, 3]) * self.COURSE.across.codes(boxes[:, 0], boxes[:, 2])
         for code, (left, top, right, bottom) in zip(seen, (boxes * size).astype(int), strict=True):
             np.testing.assert_allclose(code, [b[top:bottom, left:right].mean() for b in boards], atol=1e-9)

@@ -9,11 +9,11 @@ grid has a higher one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int8
 
 from .patterns import Patterns
 from .placing import Placed
@@ -33,19 +33,22 @@ class Course(NamedTuple):
         coarser = max(1, levels - 1)  # stripes of half a token would cancel inside it
         return cls(Patterns.of_levels(levels), Patterns.at_random(coarser, 0), Patterns.at_random(coarser, 1))
 
-    def signs(self, height: int, width: int) -> list[Float64[np.ndarray, "_ _"]]:
+    def signs(self, height: int, width: int) -> Iterator[Int8[np.ndarray, "_ _"]]:
         """Of each picture, either side of which may be 1: it is the same all along."""
-        patterns, boards = range(len(self.patterns.signs)), range(len(self.down.signs))
-        return [
-            *(self.patterns.painted(one, height)[:, None] for one in patterns),
-            *(self.patterns.painted(one, width)[None, :] for one in patterns),
-            *(self.down.painted(one, height)[:, None] * self.across.painted(one, width)[None, :] for one in boards),
-        ]
+        count = len(self.patterns.signs)
+        yield from (_line(self.patterns, one, height)[:, None] for one in range(count))
+        yield from (_line(self.patterns, one, width)[None, :] for one in range(count))
+        for one in range(len(self.down.signs)):
+            yield _line(self.down, one, height)[:, None] * _line(self.across, one, width)[None, :]
 
     def parts(self) -> tuple[slice, slice, slice]:
         """Which pictures are patterns down, patterns across, and checkerboards."""
         count = len(self.patterns.signs)
         return slice(0, count), slice(count, 2 * count), slice(2 * count, None)
+
+
+def _line(patterns: Patterns, pattern: int, length: int) -> Int8[np.ndarray, " length"]:
+    return patterns.painted(pattern, length).astype(np.int8)  # a whole picture of them is to be small
 
 
 def confirmed(

@@ -8,12 +8,12 @@ everywhere at once, through attention in the vision tower, mostly cancels.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64
+from jaxtyping import Float32, Float64, Int8
 from PIL import Image
 from torch import Tensor
 from transformers import ProcessorMixin
@@ -100,7 +100,7 @@ class Probe:
         return [_cell(next(found), size) if alive else None for alive in live]
 
     def _ask(
-        self, sizes: tuple[Size, ...], number: int, own: np.ndarray, pictures: Sequence[np.ndarray], inks: Any
+        self, sizes: tuple[Size, ...], number: int, own: np.ndarray, pictures: Iterable[np.ndarray], inks: Any
     ) -> _Heard:
         """Answers of a picture's tokens to all that is painted into it."""
         plain = [Image.new("RGB", size, (GREY,) * 3) for size in sizes]
@@ -119,11 +119,11 @@ class Probe:
 def place(heard: Sequence[Float64[np.ndarray, "tokens pictures pictures"]], course: Course, most: int) -> list[Placed]:
     """Every token, from what all inks say. A place that does not predict answers to checkerboards is not trusted."""
     down, across, _ = course.parts()
-    axes = (
+    rows, columns = (
         Answers(np.mean([_shares(products[:, part, part]) for products in heard], axis=0), course.patterns)
         for part in (down, across)
     )
-    placed = Grids(*axes, most).place()
+    placed = Grids(rows, columns, most).place()
     right = confirmed(np.mean([_shares(products) for products in heard], axis=0), course, placed)
     return [one if sure else one._replace(confidence=0.0) for one, sure in zip(placed, right, strict=True)]
 
@@ -146,9 +146,9 @@ def _levels(size: Size, tokens: int) -> int:
     return min(_LEVELS, max(2, math.ceil(math.log2(longer)) + 1), max(2, int(math.log2(min(size)))))
 
 
-def _painted(size: Size, signs: Float64[np.ndarray, "_ _"], inks: Any) -> Image.Image:
+def _painted(size: Size, signs: Int8[np.ndarray, "_ _"], inks: Any) -> Image.Image:
     """One ink or the other, and grey for 0. A side of 1 is the same all along."""
-    part = np.where(signs[..., None] > 0, inks[0], np.where(signs[..., None] < 0, inks[1], GREY)).astype(np.uint8)
+    part = np.array([inks[1], (GREY,) * 3, inks[0]], dtype=np.uint8)[signs + 1]
     return Image.fromarray(np.ascontiguousarray(np.broadcast_to(part, (size.height, size.width, 3))))
 
 
