@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 import transformers
+from packaging.version import Version
 from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
 
 from vtrace.lvlm.families.refused import REFUSED
 from vtrace.lvlm.families.supported import listed_types
 
+pytestmark = pytest.mark.skipif(
+    Version(transformers.__version__) < Version("5.22"), reason="reasons describe transformers 5.22 and later"
+)
 MODELS = Path(transformers.__file__).parent / "models"
 FOLDERS = {"inkling_mm_model": "inkling", "pp_chart2table": "got_ocr2", "blip": "blip", "kosmos-2.5": "kosmos2_5"}
 EVIDENCE = {  # what a reason says, and what then stands in the model's code
