@@ -266,6 +266,16 @@ def test_doctor_prints_what_a_run_needs(run, wide):
     assert facts["plan"]["matrix_bytes"] == pytest.approx(2 * 100_000**2, rel=0.01)  # a triangle of float32
 
 
+def test_doctor_says_that_a_hybrid_is_supported_and_what_it_needs(run, wide, tmp_path):
+    from transformers import AutoConfig
+
+    AutoConfig.for_model("qwen3_5").save_pretrained(tmp_path)
+    code, out, _ = run("doctor", "--model", tmp_path)
+    assert code == 0
+    for fact in (f"{tmp_path}: supported; ", "Qwen3.5, 32 layers", "float32 weights", "4 forward passes"):
+        assert fact in out
+
+
 def test_doctor_says_what_goes_to_a_file_and_how_much_disk_it_takes(run, wide):
     plan = json.loads(run("doctor", "--json", "--tokens", "32000")[1])["plan"]
     assert plan["disk_bytes"] == 0

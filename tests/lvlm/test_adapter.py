@@ -73,7 +73,9 @@ def test_two_models_are_compared_on_one_response(run, adapter, tmp_path):
     for side in ("before", "after"):
         assert sum(item[side] for item in facts["moved"]) == pytest.approx(1, abs=1e-3)
         assert sorted(item[f"rank_{side}"] for item in facts["moved"]) == list(range(1, len(changes) + 1))
-    assert f'"method":"pinhole + {adapter}"' in page.read_text()
+    text = page.read_text()
+    assert f'"method":"pinhole + {adapter}"' in text
+    assert '"compared":"model"' in text, "models are called models, and the page lists what moved"
 
 
 def test_the_same_model_twice_moves_nothing(run):

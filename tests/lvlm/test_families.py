@@ -130,6 +130,17 @@ def test_writes_of_all_heads_and_sources_rebuild_the_update_of_every_layer(lvlm,
     check_writes(lvlm, layers)
 
 
+def test_a_norm_between_attention_and_residual_can_be_left_out(tmp_path):
+    """`hyperclovax_vision_v2`, where it is an option."""
+    plain = {"plain": lambda: families.hyperclovax_vision_v2(use_post_norm=False)}
+    with mock.patch.dict(families.BUILDERS, plain):
+        lvlm = vtrace.load(families.write("plain", tmp_path))
+    layers = []
+    with torch.no_grad(), lvlm.seam.capture(layers.append):
+        lvlm.seam.decoder(**encode_trace(lvlm, asked(lvlm, picture())))
+    check_writes(lvlm, layers)
+
+
 def features(lvlm, arguments, trace) -> torch.Tensor:
     """What shows each position to the decoder, embeddings first and then extras: kinds, sequences, positions, width."""
     embeds, *extras = lvlm.seam.inputs(arguments)

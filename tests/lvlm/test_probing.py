@@ -13,9 +13,11 @@ from rich.console import Console
 
 import vtrace
 from support import families
+from vtrace.errors import ModelError
+from vtrace.lvlm.probing.held_out import Course, confirmed
 from vtrace.lvlm.probing.patterns import Patterns
-from vtrace.lvlm.probing.placing import Answers, Grids
-from vtrace.lvlm.probing.probe import Probe
+from vtrace.lvlm.probing.placing import Answers, Grids, Placed
+from vtrace.lvlm.probing.probe import CONFIDENT, Probe, believed, place
 from vtrace.lvlm.probing.probed_family import probed
 from vtrace.report.attribution.console import show_attribution
 from vtrace.tracing.perturbation import Perturbation
@@ -27,6 +29,7 @@ DECODER_REFUSED = ("gemma4", "paligemma", "paligemma2")  # before a picture is p
 MOVED = ("aya_vision", "llama4", "fast_vlm")  # random attention or convolutions move features from their place
 LAYERED = "granite4_vision"  # pictures enter beside the embeddings
 FOUND = [name for name in families.BUILDERS if name not in (*MOVED, LAYERED)]
+FEW = ("glm4v_moe", "qwen2_vl", "qwen3_vl", "ernie4_5_vl_moe", "lighton_ocr")  # families with few tokens here
 CUT = [name for name in ("llava", "deepseek_vl", "janus", "kimi_k25", "molmo2") if name in FOUND]  # or padded
 
 
@@ -78,6 +81,64 @@ def test_the_grid_of_a_hidden_family_is_found_again(name, size, tmp_path):
     assert share_found(known, probed) >= 0.95
     assert len(probed.panels) == len(known.panels), "tiles and thumbnail are told apart"
     assert all(0 <= patch.confidence <= 1 for patch in probed.patches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("name", FEW)
+def test_few_tokens_of_other_checkpoints_are_placed_right_or_refused(name, seed, tmp_path):
+    """Answers of GLM-4.5V's eight tokens (seed 5, 44 by 100) fill the grid from left to right and back, by chance."""
+    lvlm = vtrace.load(families.write(name, tmp_path, seed))
+    probe = Probe(lvlm.seam, lvlm.processor, lvlm.image_token_id)
+    hidden = replace(lvlm, family=replace(lvlm.family, cells=probe.cells))
+    placed = 0
+    for size in ((140, 130), (60, 40), (44, 100)):
+        try:
+            found = asked(hidden, size)
+        except ModelError:
+            continue
+        assert share_found(asked(lvlm, size), found) >= 0.95
+        placed += 1
+    assert placed or (name, seed) == ("glm4v_moe", 5)
+
+
+class TestHeldOut:
+    COURSE = Course.of_levels(4)
+
+    def heard(self, boxes, noise: float, seed: int = 0) -> np.ndarray:
+        """Tokens that answer to what is painted into their boxes with a vector each, and with noise."""
+        rng, size = np.random.default_rng(seed), 240
+        painted = [np.broadcast_to(signs, (size, size)) for signs in self.COURSE.signs(size, size)]
+        spans = [tuple(round(size * side) for side in box) for box in boxes]
+        means = np.array([[signs[t:b, x:y].mean() for signs in painted] for x, t, y, b in spans])
+        found = means[..., None] * rng.normal(size=(len(boxes), 1, 16))
+        found += noise * rng.normal(size=found.shape)
+        return found @ found.transpose(0, 2, 1)
+
+    def placed(self, boxes) -> list[Placed]:
+        return [Placed(0, 0, number, box, 1.0) for number, box in enumerate(boxes)]
+
+    def test_tokens_that_follow_their_cells_are_confirmed(self):
+        boxes = grid(3, 4)
+        assert confirmed(self.heard(boxes, 0.3), self.COURSE, self.placed(boxes)).all()
+
+    def test_places_that_were_exchanged_are_not(self):
+        boxes = grid(3, 4)
+        mirrored = [(1 - right, top, 1 - left, bottom) for left, top, right, bottom in boxes]
+        assert not confirmed(self.heard(boxes, 0.3), self.COURSE, self.placed(mirrored)).any()
+
+    @pytest.mark.parametrize("tokens", [2, 4, 9])
+    def test_tokens_that_answer_at_random_are_not_believed(self, tokens):
+        answers = [self.heard([(0, 0, 1, 1)] * tokens, 100, seed) for seed in range(12)]
+        assert not any(believed(place([heard], self.COURSE, tokens), CONFIDENT) for heard in answers)
+
+    def test_pictures_are_what_their_codes_say(self):
+        size, boxes = 64, np.array(grid(4, 4))
+        boards = [*self.COURSE.signs(size, size)][self.COURSE.parts()[2]]
+        seen = self.COURSE.down.codes(boxes[:, 1], boxes[:, 3]) * self.COURSE.across.codes(boxes[:, 0], boxes[:, 2])
+        for code, (left, top, right, bottom) in zip(seen, (boxes * size).astype(int), strict=True):
+            np.testing.assert_allclose(code, [b[top:bottom, left:right].mean() for b in boards], atol=1e-9)
+        assert all(abs(board.mean()) < 1 for board in boards), "none is of one ink"
 
 
 class TestPatterns:

@@ -20,20 +20,22 @@ from support.patch_families import (
     exaone4_5,
     glm46v,
     glm_ocr,
+    glmga,
+    hyperclovax_vision_v2,
     lighton_ocr,
     paddleocr_vl,
     qwen2_5_omni_thinker,
     qwen3_omni_moe_thinker,
     video_llama_3,
 )
-from support.qwen_families import glm4v, glm4v_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe
+from support.qwen_families import cosmos3_omni, glm4v, glm4v_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe
 from support.square_families import aya_vision, deepseek_vl, janus, ovis2
 from support.timm_families import NEEDING_TIMM
 from support.torchvision_families import NEEDING_TORCHVISION
 from vtrace.lvlm.processor import image_only, pillow_image_processor
 
 
-def internvl():
+def internvl(kind: str = "InternVL", placeholder: str = "<IMG_CONTEXT>"):
     roles = dict(
         start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>", video_token="<video>"
     )
@@ -41,16 +43,20 @@ def internvl():
     images = transformers.GotOcr2ImageProcessorPil(
         size={"height": 32, "width": 32}, crop_to_patches=True, min_patches=1, max_patches=4, **IMAGE
     )
-    config = transformers.InternVLConfig(
+    config = getattr(transformers, f"{kind}Config")(
         text_config=dict(model_type="qwen3", **text_config(words)),
         vision_config=vision_config(image_size=[32, 32], patch_size=[8, 8], attention_bias=True),
         image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"),
         image_seq_length=4,
         downsample_ratio=0.5,
     )
-    whole = image_only(transformers.InternVLProcessor)
-    processor = whole(images, words, image_seq_length=4, chat_template=template("<IMG_CONTEXT>"))
-    return "InternVLForConditionalGeneration", config, processor
+    whole = image_only(getattr(transformers, f"{kind}Processor"))
+    processor = whole(images, words, image_seq_length=4, chat_template=template(placeholder))
+    return f"{kind}ForConditionalGeneration", config, processor
+
+
+def qianfan_ocr():
+    return internvl("QianfanOCR", "<image>")
 
 
 def llava(kind: str = "Llava", **layers):
@@ -82,12 +88,12 @@ def vipllava():
 PINPOINTS = [[32, 64], [64, 32], [64, 64], [96, 32], [32, 96]]
 
 
-def llava_next():
+def llava_next(kind: str = "LlavaNext"):
     words = tokenizer("<image>")
     images = transformers.LlavaNextImageProcessorPil(
         size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, image_grid_pinpoints=PINPOINTS, **IMAGE
     )
-    config = transformers.LlavaNextConfig(
+    config = getattr(transformers, f"{kind}Config")(
         text_config=dict(model_type="mistral", **text_config(words, sliding_window=24)),
         vision_config=dict(model_type="clip_vision_model", image_size=32, patch_size=8, **vision_config()),
         image_token_index=words.convert_tokens_to_ids("<image>"),
@@ -95,15 +101,19 @@ def llava_next():
         vision_feature_layer=-2,
         tie_word_embeddings=False,
     )
-    processor = transformers.LlavaNextProcessor(
-        images,
-        words,
+    processor = image_only(getattr(transformers, f"{kind}Processor"))(
+        image_processor=images,
+        tokenizer=words,
         patch_size=8,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
         chat_template=template("<image>\\n"),
     )
-    return "LlavaNextForConditionalGeneration", config, processor
+    return f"{kind}ForConditionalGeneration", config, processor
+
+
+def llava_next_video():
+    return llava_next("LlavaNextVideo")
 
 
 def granite4_vision():
@@ -350,6 +360,11 @@ BUILDERS = {
         minicpmv4_6,
         minicpmv4_7,
         granite4_vision,
+        qianfan_ocr,
+        llava_next_video,
+        cosmos3_omni,
+        glmga,
+        hyperclovax_vision_v2,
     )
 }
 if is_torchvision_available():
@@ -358,9 +373,9 @@ if is_timm_available():
     BUILDERS |= NEEDING_TIMM
 
 
-def write(name: str, folder: Path) -> Path:
+def write(name: str, folder: Path, seed: int = 3) -> Path:
     """A checkpoint of the family, random and saved as hub checkpoints are; norms and biases are random too."""
-    torch.manual_seed(3)
+    torch.manual_seed(seed)
     kind, config, processor = BUILDERS[name]()
     model = getattr(transformers, kind)._from_config(config, dtype=torch.float32)
     randomise(model)

@@ -27,6 +27,7 @@ def tokenizer(*special: str, **roles: str) -> Qwen2Tokenizer:
         pad_token="<|endoftext|>",
         extra_special_tokens=extra,
         model_max_length=4096,
+        add_prefix_space=False,  # explicit, for families whose tokenizers are read as GPT-2's
     )
 
 

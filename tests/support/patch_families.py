@@ -23,6 +23,11 @@ def glm_ocr():
     return glm("GlmOcr", {}, image="Glm46V", processor="Glm46VProcessor")
 
 
+def glmga():
+    """The classes of GLM-4.6V with an image processor and a configuration of its own."""
+    return glm("Glm46V", {}, image="Glmga", processor="Glm46VProcessor", config="Glmga")
+
+
 def exaone4_5():
     vision = dict(
         pixels=14, depth=2, hidden_size=32, num_heads=2, num_key_value_heads=1, intermediate_size=48, patch_size=14,
@@ -31,6 +36,16 @@ def exaone4_5():
     )  # fmt: skip
     text = dict(model_type="exaone4", sliding_window=16, layer_types=["sliding_attention", "full_attention"])
     return qwen("Exaone4_5_", vision, text, "Exaone4_5_Processor")
+
+
+def hyperclovax_vision_v2(**text):
+    """Norms behind attention and MLP, unless they are left out, and scaled logits."""
+    vision = dict(
+        pixels=14, depth=2, hidden_size=32, num_heads=2, intermediate_size=48, patch_size=14, spatial_merge_size=2,
+        temporal_patch_size=2, out_hidden_size=32, window_size=56, fullatt_block_indexes=[1], initializer_range=0.2,
+    )  # fmt: skip
+    text |= dict(model_type="hyperclovax", residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=0.5)
+    return qwen("HyperCLOVAXVisionV2", vision, text, "HyperCLOVAXVisionV2Processor")
 
 
 def video_llama_3():

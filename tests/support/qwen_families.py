@@ -58,6 +58,11 @@ def qwen3_vl():
     )
 
 
+def cosmos3_omni():
+    """Its reasoner, which is Qwen3-VL's classes."""
+    return qwen("Cosmos3Omni", {**QWEN3_VISION}, mrope(mrope_interleaved=True), "Qwen3VLProcessor")
+
+
 def qwen3_vl_moe():
     return qwen("Qwen3VLMoe", {**QWEN3_VISION}, mrope(mrope_interleaved=True) | MOE, "Qwen3VLProcessor")
 
@@ -102,7 +107,7 @@ def qwen2_5_vl():
     return qwen("Qwen2_5_VL", vision, text, "Qwen2_5_VLProcessor")
 
 
-def glm(kind: str, text: dict, image: str = "Glm4v", processor: str = "Glm4vProcessor"):
+def glm(kind: str, text: dict, image: str = "Glm4v", processor: str = "Glm4vProcessor", config: str = ""):
     words = tokenizer(
         "<|begin_of_video|>", "<|end_of_video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|image|>", "<|video|>"
     )
@@ -113,7 +118,7 @@ def glm(kind: str, text: dict, image: str = "Glm4v", processor: str = "Glm4vProc
         **IMAGE,
         size={"shortest_edge": 6 * 28 * 28, "longest_edge": 24 * 28 * 28},
     )
-    config = getattr(transformers, f"{kind}Config")(
+    configuration = getattr(transformers, f"{config or kind}Config")(
         text_config=text_config(
             words,
             **text,
@@ -146,7 +151,7 @@ def glm(kind: str, text: dict, image: str = "Glm4v", processor: str = "Glm4vProc
     )
     shown = template("<|begin_of_image|><|image|><|end_of_image|>")
     whole = image_only(getattr(transformers, processor))
-    return f"{kind}ForConditionalGeneration", config, whole(images, words, chat_template=shown)
+    return f"{kind}ForConditionalGeneration", configuration, whole(images, words, chat_template=shown)
 
 
 def glm4v():

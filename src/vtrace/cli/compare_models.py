@@ -103,6 +103,6 @@ def compare_models_command(
     else:
         from .terminal import Terminal
 
-        show_comparison(comparison, Terminal(), 3, "model")
+        show_comparison(comparison, Terminal())
         show_moves(moves(comparison)[:top], Terminal())
     print_written(written)

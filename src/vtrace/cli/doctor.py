@@ -49,14 +49,16 @@ def _print_facts(facts: Examination, tokens: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..attribution.requirements import TO_BE_PROBED
     from .terminal import Terminal
 
+    known = facts["supported"] and facts["status"] != TO_BE_PROBED
     packages = ", ".join(f"{name} {found or '(not installed)'}" for name, found in facts["packages"].items())
     rows = {
         "Python": facts["python"],
         "packages": packages,
         "device": facts["device"],
-        "model": f"{facts['model']}: {facts['status']}",
+        "model": f"{facts['model']}: {'supported; ' if known else ''}{facts['status']}",
     }
     if facts["supported"]:
         plan, heads = facts["plan"], facts["heads"]

@@ -69,7 +69,8 @@ class _Recorder:
     def __init__(self, decoder: Any, consumer: BatchConsumer, branch_norm: str, lengths: Sequence[int] | None):
         self.layers = mixing_layers(decoder)
         self.mixers = [mixer_of(layer) for layer in self.layers]
-        self.norms = [getattr(layer, branch_norm, None) for layer in self.layers]
+        norms = [getattr(layer, branch_norm, None) for layer in self.layers]
+        self.norms = [None if isinstance(norm, nn.Identity) else norm for norm in norms]  # HyperCLOVA X can do without
         self.scales = [getattr(layer, "residual_multiplier", 1.0) for layer in self.layers]  # Granite has one
         self.consumer = consumer
         self.lengths = lengths

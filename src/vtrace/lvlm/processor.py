@@ -51,6 +51,11 @@ _WITH_VIDEO = {  # or with audio, by model type
     "glm4v_moe": _Parts("Glm4vProcessor", "glm4v", "Glm4v"),
     "glm46v": _Parts("Glm46VProcessor", "glm46v", "Glm46V"),
     "glm_ocr": _Parts("Glm46VProcessor", "glm46v", "Glm46V"),
+    "glmga": _Parts("Glm46VProcessor", "glmga", "Glmga"),
+    "cosmos3_omni": _Parts("Qwen3VLProcessor", "qwen2_vl", "Qwen2VL"),
+    "hyperclovax_vision_v2": _Parts("HyperCLOVAXVisionV2Processor", "qwen2_vl", "Qwen2VL"),
+    "qianfan_ocr": _Parts("QianfanOCRProcessor", "got_ocr2", "GotOcr2"),
+    "llava_next_video": _Parts("LlavaNextVideoProcessor", "llava_next", "LlavaNext"),
     "qwen2_5_omni_thinker": _Parts("Qwen2_5OmniProcessor", "qwen2_vl", "Qwen2VL"),
     "qwen3_omni_moe_thinker": _Parts("Qwen3OmniMoeProcessor", "qwen2_vl", "Qwen2VL"),
     "exaone4_5": _Parts("Exaone4_5_Processor", "qwen2_vl", "Qwen2VL"),
@@ -134,7 +139,7 @@ def load_text_processor(name: str, kind: str, **where: Any) -> TextProcessor:
 def placeholder(processor: ProcessorMixin | TextProcessor) -> str:
     """The placeholder of a picture in a rendered conversation; empty for text models."""
     replaced = "boi_token" if hasattr(processor, "full_image_sequence") else "image_token"  # the former in Gemma 3
-    return getattr(processor, replaced, "")
+    return getattr(processor, "image_placeholder_token", getattr(processor, replaced, ""))  # the former in Qianfan-OCR
 
 
 def processed(processor: Any, text: str, images: Sequence[Image.Image], model: PreTrainedModel) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Comparison(Presentable):
     results: dict[str, Attribution]
     costs: dict[str, Cost]
     failures: dict[str, str]
+    compared: Literal["method", "model"] = "method"  # what the results are named after
 
     def __getitem__(self, name: str) -> Attribution:
         if name not in self.results:

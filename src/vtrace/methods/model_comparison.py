@@ -36,6 +36,7 @@ def join_models(first: Comparison, second: Comparison, names: tuple[str, str]) -
         {one: replace(first[method], method=one), two: replace(second[method], method=two)},
         {one: first.costs[method], two: second.costs[method]},
         {},
+        "model",
     )
 
 

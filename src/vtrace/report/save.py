@@ -69,7 +69,7 @@ def _comparison_page(comparison: Comparison, file: Path) -> None:
 
 def _comparison_html(comparison: Comparison) -> str:
     remarks = {**cost_remarks(comparison), **comparison.failures}
-    return page(list(comparison.results.values()), remarks=remarks)
+    return page(list(comparison.results.values()), remarks=remarks, compared=comparison.compared)
 
 
 _WRITERS: Mapping[type, Mapping[str, Writer]] = {

@@ -31,13 +31,19 @@ def page(
     remarks: Mapping[str, str] | None = None,
     experiments: Sequence[Mapping[str, Any]] = (),
     server: Mapping[str, str] | None = None,
+    compared: str = "method",
 ) -> str:
-    """The complete page: one attribution, or several methods on the same trace side by side.
+    """The complete page: one attribution, or several methods, or models, on the same trace side by side.
 
     `remarks` has a line for each method, such as its cost, or the reason why a method has no result. `experiments` are
     those of the web application, which a page with a `server` can ask for more: at `path`, unless there is a `problem`.
     """
-    document = {**export(results, title, remarks), "experiments": list(experiments), "server": server}
+    document = {
+        **export(results, title, remarks),
+        "compared": compared,
+        "experiments": list(experiments),
+        "server": server,
+    }
     return single_file(SOURCE / "page.html", document["title"], style(), script(), document, live=server is not None)
 
 

@@ -102,9 +102,9 @@ OVIS2 = Family(
     tile=lambda config: _side(config) ** 2,
 )
 INTERNVL = Family(
-    name="InternVL",
-    model_types=("internvl",),
-    status="measured on the embedded Pinhole-InternVL",
+    name="InternVL and Qianfan-OCR",
+    model_types=("internvl", "qianfan_ocr"),
+    status=f"InternVL: measured on the embedded Pinhole-InternVL; Qianfan-OCR: {TESTED}",
     cells=_cells,
     pixel_mask=square_mask(_side),
     tile=lambda config: _side(config) ** 2,

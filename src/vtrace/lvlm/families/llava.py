@@ -165,8 +165,8 @@ LLAVA = Family(
 )
 LLAVA_NEXT = Family(
     name="LLaVA-NeXT",
-    model_types=("llava_next",),
-    status=TESTED,
+    model_types=("llava_next", "llava_next_video"),
+    status=f"{TESTED}; pictures only",
     cells=_tiled,
     pixel_mask=_tiles_mask,
 )

@@ -65,9 +65,10 @@ def row_major_mask(inputs: ProcessorOutput, chosen: Tensor, merge: int, shapes: 
 
 
 QWEN3_VL = Family(
-    name="Qwen3-VL and Qwen3-Omni",
-    model_types=("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe_thinker"),
-    status=f"dense: measured on the embedded Pinhole; MoE and Omni (its thinker, without sound): {TESTED}",
+    name="Qwen3-VL, Qwen3-Omni and Cosmos 3",
+    model_types=("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe_thinker", "cosmos3_omni"),
+    status="dense: measured on the embedded Pinhole; MoE, Omni (its thinker, without sound) and Cosmos 3 (its "
+    f"reasoner): {TESTED}",
     cells=_cells,
     pixel_mask=_pixel_mask,
     extras=deepstack,
@@ -93,7 +94,7 @@ QWEN2_VL = Family(
 )
 GLM_V = Family(
     name="GLM-4.1V to 4.6V and GLM-OCR",
-    model_types=("glm4v", "glm4v_moe", "glm46v", "glm_ocr"),
+    model_types=("glm4v", "glm4v_moe", "glm46v", "glm_ocr", "glmga"),
     status=TESTED,
     cells=_cells,
     pixel_mask=_pixel_mask,
@@ -108,6 +109,15 @@ EXAONE = Family(
     pixel_mask=_pixel_mask,
     branch_norm="post_attention_layernorm",
     patch_embed=lambda model: model.model.visual.patch_embed,
+)
+HYPERCLOVAX = Family(
+    name="HyperCLOVA X SEED",
+    model_types=("hyperclovax_vision_v2",),
+    status=f"{TESTED}; pictures only",
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+    branch_norm="post_norm1",
+    logits=lambda text, logits: logits * text.logits_scaling,
 )
 VIDEO_LLAMA3 = Family(
     name="Video-LLaMA 3",

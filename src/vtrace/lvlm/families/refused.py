@@ -7,6 +7,7 @@ _ENCODER = "it has an encoder for its inputs and a decoder that reads them throu
 _RESAMPLED = "its image tokens are queries over the whole picture, so no token corresponds to one place"
 _CODES = "pictures become discrete codes, which padding and blurring do not describe"
 _INDEXED = "its attention selects sources by a learned index, which the recomputed softmax would ignore"
+_STREAMS = "its layers keep several residual streams, so what attention adds is not what the next block reads"
 _TORCHVISION = "untested: its image processor needs torchvision"
 _OCR = "untested: it transcribes documents and writes its own prompt instead of answering questions"
 _UNDESCRIBED = "not described yet: no family file says what its image tokens show"
@@ -33,35 +34,30 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "kosmos-2.5": _RESAMPLED,
     "chameleon": _CODES,
     "emu3": _CODES,
-    "glm5_next": _INDEXED,
+    "deepseek_ocr2": _RESAMPLED,
+    "minimax_m3_vl": _INDEXED,
     "mistral_large4": _INDEXED,
-    "qwen4_exp": _INDEXED,
+    "gemma3n": _STREAMS,
+    "glm5_next": _STREAMS,
+    "qwen4_exp": _STREAMS,
+    "muse_spark": "its layers scale the residual stream before adding to it, so updates are not sums of writes",
     "diffusion_gemma": "it writes its response by diffusion, not token by token",
     "pi0": "it predicts actions of a robot, not text",
     "shieldgemma2": "it judges pictures with one token instead of answering questions",
     "git": "its image tokens are part of the decoder's sequence, but not of the prompt's tokens",
     "mistral4": "a text-only decoder, which transformers lists with the models that contain it; not described yet",
-    "gemma3n": "its layers keep several residual streams, so what attention adds is not what the next block reads",
     "inkling_mm_model": "its keys and values pass convolutions before attention, which are not read yet",
     "gemma4_unified": _TORCHVISION,
     "minicpm_ocr": _TORCHVISION,
-    "minimax_m3_vl": _TORCHVISION,
     "muse_glimmer": _TORCHVISION,
     "step3p7": _TORCHVISION,
-    "video_llava": _TORCHVISION,
-    "deepseek_ocr2": _OCR,
+    "unlimited_ocr": _TORCHVISION,
     "got_ocr2": _OCR,
-    "pp_chart2table": _OCR,
-    "unlimited_ocr": _OCR,
     "cohere_compass": _UNDESCRIBED,
     "cosmos3_edge": _UNDESCRIBED,
-    "cosmos3_omni": _UNDESCRIBED,
     "deepseek_vl_hybrid": _UNDESCRIBED,
     "fuyu": _UNDESCRIBED,
-    "glmga": _UNDESCRIBED,
     "hunyuan_vl": _UNDESCRIBED,
-    "hyperclovax_vision_v2": _UNDESCRIBED,
-    "llava_next_video": _UNDESCRIBED,
-    "muse_spark": _UNDESCRIBED,
-    "qianfan_ocr": _UNDESCRIBED,
+    "pp_chart2table": _UNDESCRIBED,
+    "video_llava": _UNDESCRIBED,
 }

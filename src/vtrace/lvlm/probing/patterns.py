@@ -3,6 +3,8 @@
 A pattern is a row of signs along one axis of the picture, +1 and -1 for two inks and 0 for grey. Stripes of width 1/2,
 1/4, 1/8, … spell a position in binary. Two things beside make the code unambiguous for a feature that answers with
 either sign: the same stripes moved by part of their width, and one quarter of the picture at a time, on grey.
+
+What was found with these is tested with others: checkerboards, in which random stripes along both axes are multiplied.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from jaxtyping import Float64
 
 QUARTERS = 4
 MOVES = (0.0, 0.25, 0.5, 0.75)  # of the width of a stripe
+CHECKERBOARDS = 24
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,16 @@ class Patterns:
         signs = [np.where(np.floor(stripe) % 2 == 1, 1.0, -1.0) for stripe in stripes]
         signs += [np.where(np.floor(places * QUARTERS) == quarter, 1.0, 0.0) for quarter in range(QUARTERS)]
         return cls(np.stack(signs))
+
+    @classmethod
+    def at_random(cls, levels: int, seed: int) -> Patterns:
+        """Stripes of random signs, of width 1/2 to 1/2^levels in turn, never all of one sign."""
+        rng, rows = np.random.default_rng(seed), []
+        for number in rng.permutation(CHECKERBOARDS):
+            stripes = rng.choice((-1.0, 1.0), size=2 ** (1 + number % levels))
+            stripes[rng.integers(len(stripes))] *= -1 if abs(stripes.sum()) == len(stripes) else 1
+            rows.append(np.repeat(stripes, 2 ** (levels + 2) // len(stripes)))
+        return cls(np.stack(rows))
 
     def painted(self, pattern: int, length: int) -> Float64[np.ndarray, " length"]:
         """The signs of `length` pixels."""

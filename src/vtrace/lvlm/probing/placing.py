@@ -17,7 +17,7 @@ from jaxtyping import Float64, Int
 
 from .patterns import Patterns
 
-CLEAR = 0.95  # share of tokens with a cell of their own: no other grid is tried
+CLEAR = 0.95  # share of tokens with a cell of their own: no other number of rows is tried
 COMPLETE = 0.9  # below this, tokens do not fill any grid
 ENOUGH = 0.9  # of the best worth: a simpler grid is preferred if it has that much
 _SHIFTS = [step / 48 for step in range(1, 24)]  # how much of the picture a grid may leave out on either side
@@ -118,8 +118,9 @@ class Grids:
         """One grid, or two that follow each other: tiles and a thumbnail, in either order. The simplest that does."""
         whole = slice(0, len(self.down.products))
         single = self._best([view] for view in self._full_grids(whole))
-        if single and self._coverage(single) >= CLEAR:
-            return single
+        settled = [self._settled(view) for view in single]
+        if settled and self._coverage(settled) >= CLEAR:
+            return settled
         moved = self._best([self._settled(view)] for view in self._full_grids(whole))
         exact = [single, moved, [self._settled(view) for view in self._best(self._pairs(whole))]]
         covered = max(map(self._coverage, exact))

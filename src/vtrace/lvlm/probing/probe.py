@@ -8,12 +8,12 @@ everywhere at once, through attention in the vision tower, mostly cancels.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float32, Float64, Int8
 from PIL import Image
 from torch import Tensor
 from transformers import ProcessorMixin
@@ -23,7 +23,7 @@ from ...types import Box
 from ..families.family import Cell, ModelConfig, PictureCells, ProcessorOutput, Size
 from ..processor import processed, render_chat
 from ..seam import Seam
-from .patterns import Patterns
+from .held_out import Course, confirmed
 from .placing import Answers, Grids, Placed
 
 INKS = (((235, 200, 40), (30, 50, 190)), ((200, 40, 60), (60, 210, 200)))  # the second if the first finds too little
@@ -31,14 +31,15 @@ GREY = 128
 CONFIDENT = 0.35  # median over tokens, below which nothing is believed
 SURE = 0.5  # from which the first inks suffice
 COVERED = 0.9  # share of tokens that have to stand on a cell of their own
+FORETOLD = 0.75  # share of tokens whose answers to checkerboards their cells have to predict
 SILENT = 1e-6  # of the median: a token that answers less shows nothing, such as the end of a row
 _LEVELS = 8  # stripes are never narrower than 1/256 of a side
 
 
 class _Heard(NamedTuple):
-    """What tokens answered along one axis: products of answers, and their sum of squares."""
+    """What tokens answered in one pair of inks: products of answers, and their sum of squares."""
 
-    products: Float64[np.ndarray, "tokens patterns patterns"]
+    products: Float64[np.ndarray, "tokens pictures pictures"]
     strength: Float64[np.ndarray, " tokens"]
 
 
@@ -59,11 +60,11 @@ class Probe:
             self._known[key] = [self._picture(key, number, owner == number) for number in range(len(key))]
         return self._known[key]
 
-    def features(self, pictures: Sequence[Image.Image]) -> Float64[Tensor, "tokens width"]:
+    def features(self, pictures: Sequence[Image.Image]) -> Float32[Tensor, "tokens width"]:
         """What enters the decoder at image positions."""
         inputs = prompt_inputs(self._processor, pictures, self._seam.model)
         shown = inputs["input_ids"][0] == self._token
-        return self._seam.encode(inputs)["inputs_embeds"][0, shown].detach().cpu().double()
+        return self._seam.encode(inputs)["inputs_embeds"][0, shown].detach().cpu().float()
 
     def _owners(self, sizes: tuple[Size, ...]) -> np.ndarray:
         """The picture that each token changes most with."""
@@ -82,42 +83,54 @@ class Probe:
         """The tokens of one picture, while the others are grey."""
         size, count = sizes[number], int(own.sum())
         levels = _levels(size, count)
-        patterns, most = Patterns.of_levels(levels), min(count, 2**levels)
-        heard: list[list[_Heard]] = []
+        course = Course.of_levels(levels)
+        heard: list[_Heard] = []
         for inks in INKS:
-            heard.append([self._ask(sizes, number, own, patterns, axis, inks) for axis in (0, 1)])
-            loud = np.sum([axis.strength for ink in heard for axis in ink], axis=0)
+            heard.append(self._ask(sizes, number, own, course.signs(size.height, size.width), inks))
+            loud = np.sum([ink.strength for ink in heard], axis=0)
             live = loud > SILENT * np.median(loud)
             if not live.any():
                 raise _unchanged(count, size)
-            down, across = (
-                Answers(np.mean([ink[axis].products[live] for ink in heard], axis=0), patterns) for axis in (0, 1)
-            )
-            placed = Grids(down, across, most).place()
-            if _believed(placed, SURE):
+            placed = place([ink.products[live] for ink in heard], course, min(count, 2**levels))
+            if believed(placed, SURE):
                 break
-        if not _believed(placed, CONFIDENT):
+        if not believed(placed, CONFIDENT):
             raise _refusal(placed, size)
         found = iter(placed)
         return [_cell(next(found), size) if alive else None for alive in live]
 
     def _ask(
-        self, sizes: tuple[Size, ...], number: int, own: np.ndarray, patterns: Patterns, axis: int, inks: Any
+        self, sizes: tuple[Size, ...], number: int, own: np.ndarray, pictures: Iterable[np.ndarray], inks: Any
     ) -> _Heard:
-        """Answers of a picture's tokens to all patterns along one axis."""
+        """Answers of a picture's tokens to all that is painted into it."""
         plain = [Image.new("RGB", size, (GREY,) * 3) for size in sizes]
         answers = []
-        for pattern in range(len(patterns.signs)):
-            signs = patterns.painted(pattern, sizes[number][1 - axis])
+        for signs in pictures:
             one, other = (
-                self.features([*plain[:number], _painted(sizes[number], axis, s, inks), *plain[number + 1 :]])[own]
+                self.features([*plain[:number], _painted(sizes[number], s, inks), *plain[number + 1 :]])[own]
                 for s in (signs, -signs)
             )
             answers.append((one - other) / 2)
         found = torch.stack(answers, dim=1)
-        products = (found @ found.mT).numpy()
-        strength = products.trace(axis1=1, axis2=2)
-        return _Heard(products / np.maximum(strength, 1e-300)[:, None, None], strength)
+        products = (found @ found.mT).double().numpy()
+        return _Heard(products, products.trace(axis1=1, axis2=2))
+
+
+def place(heard: Sequence[Float64[np.ndarray, "tokens pictures pictures"]], course: Course, most: int) -> list[Placed]:
+    """Every token, from what all inks say. A place that does not predict answers to checkerboards is not trusted."""
+    down, across, _ = course.parts()
+    rows, columns = (
+        Answers(np.mean([_shares(products[:, part, part]) for products in heard], axis=0), course.patterns)
+        for part in (down, across)
+    )
+    placed = Grids(rows, columns, most).place()
+    right = confirmed(np.mean([_shares(products) for products in heard], axis=0), course, placed)
+    return [one if sure else one._replace(confidence=0.0) for one, sure in zip(placed, right, strict=True)]
+
+
+def _shares(products: Float64[np.ndarray, "tokens _ _"]) -> Float64[np.ndarray, "tokens _ _"]:
+    """Products whose diagonal sums to 1 for each token."""
+    return products / np.maximum(products.trace(axis1=1, axis2=2), 1e-300)[:, None, None]
 
 
 def prompt_inputs(processor: Any, pictures: Sequence[Image.Image], model: Any) -> ProcessorOutput:
@@ -133,19 +146,22 @@ def _levels(size: Size, tokens: int) -> int:
     return min(_LEVELS, max(2, math.ceil(math.log2(longer)) + 1), max(2, int(math.log2(min(size)))))
 
 
-def _painted(size: Size, axis: int, signs: Float64[np.ndarray, " length"], inks: Any) -> Image.Image:
-    """Stripes across one axis: 0 for the height, 1 for the width."""
-    line = np.where(signs[:, None] > 0, inks[0], np.where(signs[:, None] < 0, inks[1], GREY)).astype(np.uint8)
-    whole = line[:, None] if axis == 0 else line[None, :]
-    return Image.fromarray(np.ascontiguousarray(np.broadcast_to(whole, (size.height, size.width, 3))))
+def _painted(size: Size, signs: Int8[np.ndarray, "_ _"], inks: Any) -> Image.Image:
+    """One ink or the other, and grey for 0. A side of 1 is the same all along."""
+    part = np.array([inks[1], (GREY,) * 3, inks[0]], dtype=np.uint8)[signs + 1]
+    return Image.fromarray(np.ascontiguousarray(np.broadcast_to(part, (size.height, size.width, 3))))
 
 
-def _believed(placed: Sequence[Placed], confidence: float) -> bool:
-    return _covered(placed) >= COVERED and _confidence(placed) >= confidence
+def believed(placed: Sequence[Placed], confidence: float) -> bool:
+    return _covered(placed) >= COVERED and _foretold(placed) >= FORETOLD and _confidence(placed) >= confidence
 
 
 def _covered(placed: Sequence[Placed]) -> float:
     return len({(one.view, one.row, one.column) for one in placed}) / max(1, len(placed))
+
+
+def _foretold(placed: Sequence[Placed]) -> float:
+    return float(np.mean([one.confidence > 0 for one in placed])) if placed else 0.0
 
 
 def _confidence(placed: Sequence[Placed]) -> float:
@@ -163,8 +179,8 @@ def _refusal(placed: Sequence[Placed], size: Size) -> ModelError:
     return ModelError(
         f"probing did not find where the {len(placed)} image tokens of a picture of {size.width} by {size.height} "
         f"pixels look: they follow {_covered(placed):.0%} different places with a median confidence of "
-        f"{_confidence(placed):.2f} (at least {COVERED:.0%} and {CONFIDENT} are needed); choose a model that vtrace "
-        "models lists"
+        f"{_confidence(placed):.2f}, and {_foretold(placed):.0%} of the places predict further pictures (at least "
+        f"{COVERED:.0%}, {CONFIDENT} and {FORETOLD:.0%} are needed); choose a model that vtrace models lists"
     )
 
 

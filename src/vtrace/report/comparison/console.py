@@ -14,9 +14,9 @@ from ..shaded_text import answer_line, backdrop, facts_table
 from ..wording import correlation_level, correlation_text, megabytes_text, percent, seconds_text, short_label
 
 
-def show_comparison(comparison: Comparison, console: Console, count: int = 3, compared: str = "method") -> None:
+def show_comparison(comparison: Comparison, console: Console, count: int = 3) -> None:
     """Print the comparison."""
-    console.print(Group(*_parts(comparison, count, compared)))
+    console.print(Group(*_parts(comparison, count)))
 
 
 def show_moves(found: Sequence[Move], console: Console) -> None:
@@ -32,7 +32,7 @@ def show_moves(found: Sequence[Move], console: Console) -> None:
     console.print("", table)
 
 
-def _parts(comparison: Comparison, count: int, compared: str) -> Iterator[RenderableType]:
+def _parts(comparison: Comparison, count: int) -> Iterator[RenderableType]:
     trace = comparison.trace
     yield facts_table(
         ("Question", Text(trace.question)),
@@ -42,7 +42,7 @@ def _parts(comparison: Comparison, count: int, compared: str) -> Iterator[Render
     for note in comparison.warnings:
         yield Text(f"Note: {note}", "yellow")
     yield ""
-    yield _methods(comparison, count, compared)
+    yield _methods(comparison, count)
     if len(comparison.results) > 1:
         yield ""
         yield Text("Rank correlation over patches and question words", "dim")
@@ -53,9 +53,9 @@ def _parts(comparison: Comparison, count: int, compared: str) -> Iterator[Render
         yield Text(f"Not run: {reason}", "yellow")
 
 
-def _methods(comparison: Comparison, count: int, compared: str) -> Table:
+def _methods(comparison: Comparison, count: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(compared, overflow="fold")
+    table.add_column(comparison.compared, overflow="fold")
     for title in ("passes", "alone", "added", "memory", "image"):
         table.add_column(title, justify="right")
     table.add_column("strongest patches and words")

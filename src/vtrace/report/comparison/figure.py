@@ -79,9 +79,11 @@ def _figure(comparison: Comparison, notes: list[str]) -> Figure:
 
 
 def _about(comparison: Comparison) -> str:
+    kind, target = comparison.compared, comparison.target.name
+    asked = "" if kind == "model" else f" · model: {comparison.trace.model_label}"
     return (
-        f"What {len(comparison.results)} methods say it relies on · target: {comparison.target.name} · model: "
-        f"{comparison.trace.model_label} · each method on its own scale, from 0 to its strongest patch or word"
+        f"What {len(comparison.results)} {kind}s say it relies on · target: {target}{asked} · each {kind} on its own "
+        "scale, from 0 to its strongest patch or word"
     )
 
 

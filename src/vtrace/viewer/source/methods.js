@@ -1,4 +1,4 @@
-// Methods side by side: small multiples of picture and question.
+// Methods, or models, side by side: small multiples of picture and question, and what moved between two models.
 import { OFFERED_TARGETS, rankCorrelation, sizeOf } from "./attribution.js";
 import { nodeOfItem } from "./crops.js";
 import { element, isDark, make } from "./dom.js";
@@ -6,10 +6,14 @@ import { paintPanel } from "./pictures.js";
 import { percent, rankingOf } from "./scale.js";
 import { shade, spansOf } from "./words.js";
 
+const MOVED = 10; // rows
+
 /** One card per method; `act` is {method(k), target(target)}. */
 export function showMethods(trace, pictures, act) {
   element("methods").hidden = trace.methods.length < 2;
   if (trace.methods.length < 2) return () => {};
+  const models = trace.compared === "model";
+  if (models) nameModels();
   const cards = trace.methods.map((method, index) => {
     const facts = make("small", { className: "faint" });
     const choose = make("button", { type: "button", className: "plain" }, method.label);
@@ -29,7 +33,40 @@ export function showMethods(trace, pictures, act) {
     element("cards").append(card);
     return { method, card, facts, canvases, spans, best, empty, content };
   });
-  return (view) => cards.forEach((card, index) => paintCard(trace, pictures, act, view, card, index));
+  return (view) => {
+    cards.forEach((card, index) => paintCard(trace, pictures, act, view, card, index));
+    if (models) paintMoves(trace, pictures, view.cards);
+  };
+}
+
+function nameModels() {
+  element("compared").textContent = "Model";
+  element("methods-title").textContent = "Models side by side";
+  element("methods-note").textContent = element("methods-note").textContent.replaceAll("method", "model");
+}
+
+/** The patches and words whose shares differ most between two models. */
+function paintMoves(trace, pictures, [first, second]) {
+  const table = element("moved");
+  table.hidden = !first.result || !second.result;
+  if (table.hidden) return;
+  const [before, after] = [first.scale.shares, second.scale.shares];
+  const [old, recent] = [before, after].map((shares) => new Map(rankingOf(shares).map((k, rank) => [k, rank + 1])));
+  const change = (k) => after[k] - before[k];
+  const moved = [...before.keys()].sort((a, b) => Math.abs(change(b)) - Math.abs(change(a))).slice(0, MOVED);
+  const number = (text) => make("td", { className: "n" }, text);
+  const rows = moved.map((k) =>
+    make(
+      "tr",
+      {},
+      make("td", {}, nodeOfItem(trace, pictures, k, 24)),
+      number(percent(before[k])),
+      number(percent(after[k])),
+      number(`${change(k) < 0 ? "−" : "+"}${(100 * Math.abs(change(k))).toFixed(1)} points`),
+      number(`${old.get(k)} → ${recent.get(k)}`),
+    ),
+  );
+  table.tBodies[0].replaceChildren(...rows);
 }
 
 function paintCard(trace, pictures, act, view, card, index) {
