@@ -97,10 +97,12 @@ def run_job(plan: ResultsPlan, job: RunJob | StudyJob) -> None:
         run_study(job.study, lvlm, dev, folder / "studies", limit=limit, progress=report)
         return
     part, shard = plan.part(job.kind), Shard(job.worker + 1, plan.workers)
-    methods = EvaluationPlan(tuple(part.methods), tuple(ground.targets))
+    test = find_benchmark(ground.benchmark)
+    methods = EvaluationPlan(
+        tuple(part.methods), tuple(ground.targets), system=test.system, max_new_tokens=test.max_new_tokens
+    )
     report = _reporter(f"{job.model}, {job.kind} {shard}")
-    place = folder / part.folder
-    evaluate(lvlm, find_benchmark(ground.benchmark), methods, place, only=part.numbers, shard=shard, progress=report)
+    evaluate(lvlm, test, methods, folder / part.folder, only=part.numbers, shard=shard, progress=report)
 
 
 def _reporter(title: str) -> Progress:
