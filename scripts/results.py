@@ -90,13 +90,14 @@ def _end_with_parent() -> None:
 
 
 def run_job(plan: ResultsPlan, job: RunJob | StudyJob) -> None:
-    lvlm, folder, ground = load(job.model), plan.work / job.model, GROUNDS[job.model]
+    folder, ground = plan.work / job.model, GROUNDS[job.model]
+    lvlm = load(job.model, dtype=ground.dtype)
     if isinstance(job, StudyJob):
         dev, limit = find_benchmark(f"{ground.benchmark}-dev"), plan.study_limit(job.study)
         report = _reporter(f"{job.model}, {job.study}")
         run_study(job.study, lvlm, dev, folder / "studies", limit=limit, progress=report)
         return
-    part, shard = plan.part(job.kind), Shard(job.worker + 1, plan.workers)
+    part, shard = plan.part(job.kind, job.model), Shard(job.worker + 1, plan.workers)
     test = find_benchmark(ground.benchmark)
     methods = EvaluationPlan(
         tuple(part.methods), tuple(ground.targets), system=test.system, max_new_tokens=test.max_new_tokens

@@ -45,15 +45,15 @@ class ModelResults(NamedTuple):
 def results_of(plan: ResultsPlan, model: str) -> ModelResults:
     folder = plan.work / model
     run = read_run(folder / "test")
-    main = tabulate(run, methods=present(run, plan.main), against="vtrace")
+    main = tabulate(run, methods=present(run, plan.main(model)), against="vtrace")
     first = tabulate(run, methods=[m for m in plan.first if m in main.methods], against="vtrace")
     summary = [Section("Summary", _summary(run, main)), Section("Test split", markdown(_only_curves(first)))]
     if GROUNDS[model].sees:
-        summary += [_by_evidence(run, first.methods), *_much_evidence(run, plan, folder / "scattered")]
+        summary += [_by_evidence(run, first.methods), *_much_evidence(run, plan, model)]
     summary.append(_by_correctness(run, first.methods))
     own = [name for name in OWN if name in main.methods]
     return ModelResults(
-        _about(run, plan.items),
+        _about(run, plan.items, GROUNDS[model].note),
         main,
         first,
         {name: tabulate(run, methods=main.methods, against=name, evidence=False) for name in own},
@@ -63,12 +63,12 @@ def results_of(plan: ResultsPlan, model: str) -> ModelResults:
     )
 
 
-def _about(run: Run, wanted: int) -> str:
+def _about(run: Run, wanted: int, note: str) -> str:
     correct = [row["correct"] for row in run.rows.item]
     text = f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly."
     if len(correct) + len(run.rows.left_out) < wanted:
         text += f" **Unfinished: {wanted} examples were planned.**"
-    return text
+    return f"{text}\n\n{note}".strip()
 
 
 def _summary(run: Run, main: Table) -> str:
@@ -115,15 +115,16 @@ def _by_evidence(run: Run, methods: list[str]) -> Section:
     return Section("By number of evidence patches", "\n".join(text))
 
 
-def _much_evidence(run: Run, plan: ResultsPlan, place: Path) -> list[Section]:
+def _much_evidence(run: Run, plan: ResultsPlan, model: str) -> list[Section]:
     """The same methods on questions that need many patches: some from the test run, and further ones."""
+    place = plan.work / model / "scattered"
     if not place.exists():
         return []
     keys = {find_benchmark("shapes").key(number) for number in plan.scattered_numbers()}
     rows = _rows_of(run.rows, keys)
     rows.extend(read_run(place).rows)
     run = replace(run, rows=rows)
-    table = _only_rise(tabulate(run, methods=present(run, plan.main), against="vtrace", evidence=False))
+    table = _only_rise(tabulate(run, methods=present(run, plan.main(model)), against="vtrace", evidence=False))
     text = [
         f"The first {table.lines[0].items} test examples with at least {MANY_IN_WORDS} evidence objects.",
         "",

@@ -67,9 +67,9 @@ def test_the_plan_measures_every_example_once(scripts):
     plan = scripts("results_plan").ResultsPlan(items=20, scattered=8)
     numbers = plan.scattered_numbers()
     assert len(numbers) == 8
-    assert set(numbers) == {n for n in numbers if n < 20} | set(plan.part("scattered").numbers)
-    assert len(plan.main) == len(set(plan.main)) > len(plan.first)
-    assert "heta" not in plan.part("others").methods
+    assert set(numbers) == {n for n in numbers if n < 20} | set(plan.part("scattered", "pinhole").numbers)
+    assert len(plan.main("pinhole")) == len(set(plan.main("pinhole"))) > len(plan.first)
+    assert "heta" not in plan.part("others", "pinhole").methods
     assert plan.study_limit("efficiency") == 2
 
 
