@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from itertools import chain
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -29,7 +27,6 @@ from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import Shard
 from vtrace.lvlm.load import load
 from vtrace.studies.run import run_study
-from vtrace.system.files import write_atomically
 from vtrace.types import Progress
 
 
@@ -116,18 +113,6 @@ def _reporter(title: str) -> Progress:
     return report
 
 
-@contextmanager
-def timed(path: Path) -> Iterator[None]:
-    """Add the minutes of a block to those in a file, also when it is interrupted."""
-    began = time.monotonic()
-    try:
-        yield
-    finally:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        spent = (json.loads(path.read_text()) if path.exists() else 0.0) + (time.monotonic() - began) / 60
-        write_atomically(path, lambda file: file.write_text(json.dumps(spent)))
-
-
 def main() -> None:
     default = ResultsPlan()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
@@ -148,8 +133,7 @@ def main() -> None:
     pages_only = args.pop("pages_only")
     plan = ResultsPlan(**args)
     if not pages_only:
-        with timed(plan.work / "minutes.json"):
-            measure(plan)
+        measure(plan)
     for page in write_pages(plan):
         print(f"wrote {page}")
 

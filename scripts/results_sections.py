@@ -42,6 +42,10 @@ class ModelResults(NamedTuple):
     studies: list[Section]
 
 
+def joined(sections: Sequence[Section]) -> str:
+    return "\n\n".join(f"## {section.title}\n\n{section.text.rstrip()}" for section in sections)
+
+
 def results_of(plan: ResultsPlan, model: str) -> ModelResults:
     folder = plan.work / model
     run = read_run(folder / "test")

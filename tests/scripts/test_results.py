@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import signal
@@ -61,6 +62,20 @@ def test_a_page_from_a_small_run(scripts, tmp_path):
     assert "The first 2 test examples with at least five evidence objects." in text
     assert "Of 15 pairs of methods, image insertion distinguishes" in text
     assert "**Whole responses, by RISE**: VTrace " in text
+
+
+def test_a_model_that_is_not_measured_again_stays_on_the_first_page(scripts, tmp_path):
+    index = scripts("results_index")
+    before = json.loads((SCRIPTS.parent / "docs" / "results" / index.OVERVIEW).read_text())
+    (tmp_path / index.OVERVIEW).write_text(json.dumps(before))
+    for model in before:
+        (tmp_path / f"{model}-studies.md").touch()
+    page = index.index_page(tmp_path, {})
+    shown = (SCRIPTS.parent / "docs" / "results" / "index.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| Pinhole")] == [
+        line for line in shown.splitlines() if line.startswith("| Pinhole")
+    ]
+    assert json.loads((tmp_path / index.OVERVIEW).read_text()) == before
 
 
 def test_the_plan_measures_every_example_once(scripts):
