@@ -32,9 +32,8 @@ FIRST = (
 # Of every method, two curves are measured on each example, which is what takes long with 135M parameters.
 FIRST_ON_TEXT = ("vtrace", "vtrace-ordered", "vtrace-ordered-refined", "ifr", "flashtrace", "attnlrp", "loo", "random")
 
-RunKind = Literal["others", "main", "slowest", "scattered"]
-# The run of all methods comes first, because one metric needs leave-one-out in the same command.
-RUN_KINDS: tuple[RunKind, ...] = ("others", "main", "slowest", "scattered")
+RunKind = Literal["main", "others", "slowest", "scattered"]
+RUN_KINDS: tuple[RunKind, ...] = get_args(RunKind)
 
 
 class Ground(NamedTuple):
@@ -115,14 +114,15 @@ class ResultsPlan:
         if kind == "scattered":
             more = [number for number in self.scattered_numbers() if number >= self.items]  # the others are measured
             return Part(self.main(model), more, "scattered")
+        others = [name for name in dict.fromkeys((*self.main(model), *self.every)) if name != SLOWEST]
         parts = {
-            "main": (self.main(model), self.items),
-            "others": ([name for name in self.every if name != SLOWEST], self.others),
-            "slowest": ([SLOWEST], self.slowest),
+            "main": (self.main(model), self.items, "test"),
+            "others": (others, self.others, "others"),
+            "slowest": ([SLOWEST], self.slowest, "others"),
         }
-        methods, count = parts[kind]
+        methods, count, folder = parts[kind]
         begin = GROUNDS[model].begin
-        return Part(methods, range(begin, begin + count), "test")
+        return Part(methods, range(begin, begin + count), folder)
 
     def scattered_numbers(self) -> list[int]:
         """Numbers of the first test examples of Shapes with many evidence objects."""
