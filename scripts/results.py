@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from itertools import chain
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -29,7 +27,6 @@ from vtrace.faithfulness.run import evaluate
 from vtrace.faithfulness.store import Shard
 from vtrace.lvlm.load import load
 from vtrace.studies.run import run_study
-from vtrace.system.files import write_atomically
 from vtrace.types import Progress
 
 
@@ -90,17 +87,20 @@ def _end_with_parent() -> None:
 
 
 def run_job(plan: ResultsPlan, job: RunJob | StudyJob) -> None:
-    lvlm, folder, ground = load(job.model), plan.work / job.model, GROUNDS[job.model]
+    folder, ground = plan.work / job.model, GROUNDS[job.model]
+    lvlm = load(job.model, dtype=ground.dtype)
     if isinstance(job, StudyJob):
         dev, limit = find_benchmark(f"{ground.benchmark}-dev"), plan.study_limit(job.study)
         report = _reporter(f"{job.model}, {job.study}")
         run_study(job.study, lvlm, dev, folder / "studies", limit=limit, progress=report)
         return
-    part, shard = plan.part(job.kind), Shard(job.worker + 1, plan.workers)
-    methods = EvaluationPlan(tuple(part.methods), tuple(ground.targets))
+    part, shard = plan.part(job.kind, job.model), Shard(job.worker + 1, plan.workers)
+    test = find_benchmark(ground.benchmark)
+    methods = EvaluationPlan(
+        tuple(part.methods), tuple(ground.targets), system=test.system, max_new_tokens=test.max_new_tokens
+    )
     report = _reporter(f"{job.model}, {job.kind} {shard}")
-    place = folder / part.folder
-    evaluate(lvlm, find_benchmark(ground.benchmark), methods, place, only=part.numbers, shard=shard, progress=report)
+    evaluate(lvlm, test, methods, folder / part.folder, only=part.numbers, shard=shard, progress=report)
 
 
 def _reporter(title: str) -> Progress:
@@ -111,18 +111,6 @@ def _reporter(title: str) -> Progress:
         print(f"{title}: {done}/{total} ({minutes:.1f} min)", file=sys.stderr, flush=True)
 
     return report
-
-
-@contextmanager
-def timed(path: Path) -> Iterator[None]:
-    """Add the minutes of a block to those in a file, also when it is interrupted."""
-    began = time.monotonic()
-    try:
-        yield
-    finally:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        spent = (json.loads(path.read_text()) if path.exists() else 0.0) + (time.monotonic() - began) / 60
-        write_atomically(path, lambda file: file.write_text(json.dumps(spent)))
 
 
 def main() -> None:
@@ -145,8 +133,7 @@ def main() -> None:
     pages_only = args.pop("pages_only")
     plan = ResultsPlan(**args)
     if not pages_only:
-        with timed(plan.work / "minutes.json"):
-            measure(plan)
+        measure(plan)
     for page in write_pages(plan):
         print(f"wrote {page}")
 

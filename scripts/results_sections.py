@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,33 +43,37 @@ class ModelResults(NamedTuple):
     studies: list[Section]
 
 
+def joined(sections: Sequence[Section]) -> str:
+    return "\n\n".join(f"## {section.title}\n\n{section.text.rstrip()}" for section in sections)
+
+
 def results_of(plan: ResultsPlan, model: str) -> ModelResults:
     folder = plan.work / model
-    run = read_run(folder / "test")
-    main = tabulate(run, methods=present(run, plan.main), against="vtrace")
+    run = _without_gaps(read_run(folder / "test"), plan, model)
+    main = tabulate(run, methods=present(run, plan.main(model)), against="vtrace")
     first = tabulate(run, methods=[m for m in plan.first if m in main.methods], against="vtrace")
     summary = [Section("Summary", _summary(run, main)), Section("Test split", markdown(_only_curves(first)))]
     if GROUNDS[model].sees:
-        summary += [_by_evidence(run, first.methods), *_much_evidence(run, plan, folder / "scattered")]
+        summary += [_by_evidence(run, first.methods), *_much_evidence(run, plan, model)]
     summary.append(_by_correctness(run, first.methods))
     own = [name for name in OWN if name in main.methods]
     return ModelResults(
-        _about(run, plan.items),
+        _about(run, plan.items, GROUNDS[model].note),
         main,
         first,
         {name: tabulate(run, methods=main.methods, against=name, evidence=False) for name in own},
         summary,
-        _long_tables(run, plan, main, first),
+        [*_long_tables(main, first), *_other_methods(run, plan, model, main)],
         _studies(plan, model),
     )
 
 
-def _about(run: Run, wanted: int) -> str:
+def _about(run: Run, wanted: int, note: str) -> str:
     correct = [row["correct"] for row in run.rows.item]
     text = f"{len(correct)} test examples, {sum(map(bool, correct)) / len(correct):.3f} of them answered correctly."
     if len(correct) + len(run.rows.left_out) < wanted:
         text += f" **Unfinished: {wanted} examples were planned.**"
-    return text
+    return f"{text}\n\n{note}".strip()
 
 
 def _summary(run: Run, main: Table) -> str:
@@ -76,22 +81,38 @@ def _summary(run: Run, main: Table) -> str:
     return "\n".join(f"- {line}" for line in said)
 
 
-def _long_tables(run: Run, plan: ResultsPlan, main: Table, first: Table) -> list[Section]:
-    found = [
+def _without_gaps(run: Run, plan: ResultsPlan, model: str) -> Run:
+    """The examples before the first that is missing: workers take every other example, of which some are easier."""
+    key = find_benchmark(GROUNDS[model].benchmark).key
+    done = {row["key"] for row in run.rows.item} | {row["item"] for row in run.rows.left_out}
+    keys = map(key, plan.part("main", model).numbers)
+    return replace(run, rows=_rows_of(run.rows, {*takewhile(done.__contains__, keys)}))
+
+
+def _long_tables(main: Table, first: Table) -> list[Section]:
+    return [
         Section("Test split", markdown(first)),
         Section("The same with intervals", markdown(first, intervals=True)),
         Section("All comparisons", "\n".join(f"- {line}" for line in all_comparisons(main))),
     ]
-    if more := [m for m in main.methods if m not in first.methods]:
-        found.append(Section("Other quick methods", markdown(tabulate(run, methods=["vtrace", *more]))))
-    every = tabulate(run, methods=present(run, [m for m in plan.every if m != SLOWEST]))
-    if len(every.methods) > len(main.methods):
-        found.append(Section(f"All methods, {every.lines[0].items} examples", markdown(_only_rise(every))))
+
+
+def _other_methods(test: Run, plan: ResultsPlan, model: str, main: Table) -> Iterator[Section]:
+    """Methods that are not in the first table, some of them on fewer examples."""
+    if more := [m for m in main.methods if m not in plan.first]:
+        yield Section("Other quick methods", markdown(tabulate(test, methods=["vtrace", *more])))
+    place = plan.work / model / plan.part("others", model).folder
+    if not place.exists():
+        return
+    run = read_run(place)
+    if not (names := present(run, plan.part("others", model).methods)):
+        return
+    every = tabulate(run, methods=names)
+    yield Section(f"All methods, {every.lines[0].items} examples", markdown(_only_rise(every)))
     if present(run, [SLOWEST]):
-        slow = tabulate(run, methods=[*first.methods, SLOWEST])
+        slow = tabulate(run, methods=present(run, [*main.methods, SLOWEST]))
         title = f"HETA, {slow.lines[0].items} examples: too few for a ranking"
-        found.append(Section(title, markdown(_only_rise(slow))))
-    return found
+        yield Section(title, markdown(_only_rise(slow)))
 
 
 def _by_evidence(run: Run, methods: list[str]) -> Section:
@@ -115,15 +136,16 @@ def _by_evidence(run: Run, methods: list[str]) -> Section:
     return Section("By number of evidence patches", "\n".join(text))
 
 
-def _much_evidence(run: Run, plan: ResultsPlan, place: Path) -> list[Section]:
+def _much_evidence(run: Run, plan: ResultsPlan, model: str) -> list[Section]:
     """The same methods on questions that need many patches: some from the test run, and further ones."""
+    place = plan.work / model / "scattered"
     if not place.exists():
         return []
     keys = {find_benchmark("shapes").key(number) for number in plan.scattered_numbers()}
     rows = _rows_of(run.rows, keys)
     rows.extend(read_run(place).rows)
     run = replace(run, rows=rows)
-    table = _only_rise(tabulate(run, methods=present(run, plan.main), against="vtrace", evidence=False))
+    table = _only_rise(tabulate(run, methods=present(run, plan.main(model)), against="vtrace", evidence=False))
     text = [
         f"The first {table.lines[0].items} test examples with at least {MANY_IN_WORDS} evidence objects.",
         "",

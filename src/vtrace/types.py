@@ -11,7 +11,7 @@ from PIL import Image
 
 Kind = Literal["image", "question", "template", "response"]  # what a position of the sequence holds
 Role = Literal["user", "assistant"]
-Finish = Literal["stop", "length", "supplied"]  # ended by the model, cut off at the token budget, given by the user
+Finish = Literal["stop", "length", "supplied"]  # ended, cut off at the token budget, given by the user
 ReadAt = Literal["predictor", "token"]  # where a target is read: one position before its tokens, or at them
 Setting = Literal["image", "question", "joint"]  # which inputs are perturbed or hidden
 AnswerKind = Literal["words", "phrase", "choice", "maths", "yesno"]  # how an answer is graded
@@ -86,6 +86,7 @@ class Example:
     other_boxes: tuple[Box, ...] = ()  # of things that could be mistaken for the evidence
     other_words: tuple[Span, ...] = ()
     answer_names: tuple[str, ...] = ()  # the first of these in a response is the answer if there is no "Final answer:"
+    one_sentence: bool = False  # a generated response ends with its first sentence, though the model might go on
     gold: Gold | None = None  # None: `answer`, word for word
     response: str | None = None  # the model's response, if it is already known
     response_ids: tuple[int, ...] = ()  # its tokens, if those are known; they are used instead of the text

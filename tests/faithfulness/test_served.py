@@ -72,6 +72,14 @@ def test_a_request_has_the_picture_without_loss_the_system_prompt_and_no_tempera
     assert question == {"type": "text", "text": example.question}
 
 
+def test_where_one_sentence_is_asked_for_the_rest_of_what_a_server_says_is_left_out(reader, tmp_path):
+    of_one = dataclasses.replace(SHAPES, example=lambda n: dataclasses.replace(SHAPES.example(n), one_sentence=True))
+    with fake_endpoint(good) as server:
+        freeze_responses(reader, of_one, ResponsePlan(), tmp_path, range(1), endpoint=Endpoint(server.url, SERVED))
+    (row,) = rows(tmp_path)
+    assert (row["text"].strip(), row["finish"]) == (TEXT.split("\n")[0], "stop")  # one token is ".\n"
+
+
 def test_the_servers_own_tokens_are_used_where_it_returns_them(reader, tmp_path):
     ids = [*reader.processor.tokenizer(TEXT, add_special_tokens=False)["input_ids"]]
     odd = [ids[0], *ids]  # tokens that no tokenizer would make of the text

@@ -54,6 +54,20 @@ def test_a_response_is_stored_with_its_tokens_and_its_text(pinhole, traces):
     assert len(asked) == 16
 
 
+def of_one_sentence(number):
+    return dataclasses.replace(SHAPES.example(number), one_sentence=True)
+
+
+def test_where_one_sentence_is_asked_for_the_response_is_the_first_sentence(pinhole, traces):
+    (row,) = freeze_batch(pinhole, dataclasses.replace(SHAPES, example=of_one_sentence), ASKED, [0]).response
+    _, _, asked, reply, _, text, *_ = responses(traces)[0]
+    assert text.startswith(row["text"])
+    assert row["text"].count(".") == 1
+    assert row["finish"] == "stop"
+    assert json.loads(row["reply"]) == json.loads(reply)[: len(json.loads(row["reply"]))]
+    assert row["asked"] != asked, "a folder with whole responses would have been taken for one with first sentences"
+
+
 def test_nothing_is_asked_twice(pinhole, traces, monkeypatch):
     before = responses(traces)
 

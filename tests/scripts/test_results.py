@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import signal
@@ -63,13 +64,27 @@ def test_a_page_from_a_small_run(scripts, tmp_path):
     assert "**Whole responses, by RISE**: VTrace " in text
 
 
+def test_a_model_that_is_not_measured_again_stays_on_the_first_page(scripts, tmp_path):
+    index = scripts("results_index")
+    before = json.loads((SCRIPTS.parent / "docs" / "results" / index.OVERVIEW).read_text())
+    (tmp_path / index.OVERVIEW).write_text(json.dumps(before))
+    for model in before:
+        (tmp_path / f"{model}-studies.md").touch()
+    page = index.index_page(tmp_path, {})
+    shown = (SCRIPTS.parent / "docs" / "results" / "index.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| Pinhole")] == [
+        line for line in shown.splitlines() if line.startswith("| Pinhole")
+    ]
+    assert json.loads((tmp_path / index.OVERVIEW).read_text()) == before
+
+
 def test_the_plan_measures_every_example_once(scripts):
     plan = scripts("results_plan").ResultsPlan(items=20, scattered=8)
     numbers = plan.scattered_numbers()
     assert len(numbers) == 8
-    assert set(numbers) == {n for n in numbers if n < 20} | set(plan.part("scattered").numbers)
-    assert len(plan.main) == len(set(plan.main)) > len(plan.first)
-    assert "heta" not in plan.part("others").methods
+    assert set(numbers) == {n for n in numbers if n < 20} | set(plan.part("scattered", "pinhole").numbers)
+    assert len(plan.main("pinhole")) == len(set(plan.main("pinhole"))) > len(plan.first)
+    assert "heta" not in plan.part("others", "pinhole").methods
     assert plan.study_limit("efficiency") == 2
 
 

@@ -13,6 +13,7 @@ from support.pictures import noise
 from vtrace.errors import InputError
 from vtrace.tracing.defaults import MAX_NEW_TOKENS, SYSTEM_PROMPT
 from vtrace.tracing.pictures import open_image
+from vtrace.types import Example
 
 
 def test_the_papers_prompt_and_budget(trace):
@@ -109,6 +110,18 @@ def test_a_response_cut_off_at_the_budget_says_so(pinhole):
     assert found.finish == "length"
     assert len(found) == found.prompt_length + 5
     assert "cut off" in vtrace.attribute(pinhole, found).warnings[0]
+
+
+def test_a_response_of_one_sentence_ends_with_its_first(pinhole, trace):
+    example = Example(trace.images, trace.question, one_sentence=True)
+    first = vtrace.trace(pinhole, example)
+    assert len(trace.sentences) > 1
+    assert first.ids == trace.ids[: len(first)]
+    assert first.response == trace.text[slice(*trace.sentences[0])]
+    assert first.finish == "stop"
+    assert vtrace.trace(pinhole, example, max_new_tokens=3).finish == "length"
+    assert vtrace.trace(pinhole, example, max_new_tokens=len(first.positions("response"))).finish == "stop"
+    assert vtrace.trace(pinhole, example, response="It is red. It is a star.").response == "It is red. It is a star."
 
 
 def test_a_trace_survives_its_file(trace, tmp_path):

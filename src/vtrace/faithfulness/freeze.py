@@ -15,7 +15,7 @@ from ..tracing.batch import Asked, generate_replies
 from ..tracing.endpoint import Endpoint
 from ..tracing.example import tidy
 from ..tracing.prompt import process_prompt
-from ..tracing.reply import Reply, known_reply, room_for_reply
+from ..tracing.reply import Reply, asked_part, known_reply, room_for_reply
 from ..types import Example, Progress, silent
 from .plan import ResponsePlan
 from .response_row import response_row
@@ -107,6 +107,7 @@ def freeze_batch(
         with _left_out(rows, key, folder):
             if isinstance(reply, Exception):
                 raise reply
+            reply = asked_part(lvlm, example, reply)
             rows.response.append(response_row(lvlm, key, index, example, reply, "generated"))
     return rows
 

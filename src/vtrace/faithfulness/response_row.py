@@ -29,6 +29,7 @@ def response_row(
 def fingerprint(example: Example) -> str:
     """Fingerprint of everything in a tidied example that its response depends on and is graded by."""
     asked = (example.question, example.answer, example.response, *example.response_ids)
+    asked += ("one sentence",) if example.one_sentence else ()
     digest = hashlib.sha256(repr(asked).encode())
     for image in example.images:
         digest.update(repr(image.size).encode() + image.tobytes())

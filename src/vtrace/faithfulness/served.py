@@ -11,6 +11,7 @@ from ..errors import VTraceError
 from ..lvlm.model import Lvlm
 from ..tracing.endpoint import ChatClient, Endpoint, EndpointError
 from ..tracing.example import tidy
+from ..tracing.reply import asked_part
 from ..tracing.served_reply import chat_request, served_reply
 from ..types import Example
 from .plan import ResponsePlan
@@ -48,7 +49,7 @@ def served_rows(
             for future in done:
                 request = waiting.pop(future)
                 try:
-                    reply = served_reply(lvlm, future.result())
+                    reply = asked_part(lvlm, request.example, served_reply(lvlm, future.result()))
                 except EndpointError as error:
                     stopped = error
                 except VTraceError as error:

@@ -216,7 +216,7 @@ class Seam:
         first = predictor(start) - len(ids)  # from the end
         hidden = self.decoder(**arguments).last_hidden_state[:, first:-1]
         chosen = ids[start:].to(hidden.device)
-        return torch.stack([self._score(row, chosen) for row in hidden])
+        return self._score(hidden.flatten(0, 1), chosen.repeat(len(hidden))).unflatten(0, hidden.shape[:2])
 
     def _score(
         self, hidden: Float[Tensor, "tokens width"], chosen: Int[Tensor, " tokens"]
@@ -259,12 +259,10 @@ class Seam:
     ) -> Int[Tensor, "batch tokens"]:
         """How many tokens each row of the batch prefers to the one at each position."""
         chosen = ids.to(arguments["inputs_embeds"].device)[list(positions)]
-        return torch.stack(
-            [
-                torch.cat([(logits > logits.gather(1, w[:, None])).sum(-1) for logits, w in self._logits(row, chosen)])
-                for row in self.decoder(**arguments).last_hidden_state[:, _predictors(positions)]
-            ]
-        )
+        hidden = self.decoder(**arguments).last_hidden_state[:, _predictors(positions)]
+        parts = self._logits(hidden.flatten(0, 1), chosen.repeat(len(hidden)))
+        found = [(logits > logits.gather(1, wanted[:, None])).sum(-1) for logits, wanted in parts]
+        return torch.cat(found).unflatten(0, hidden.shape[:2])
 
     def _logits(
         self, hidden: Float[Tensor, "tokens width"], chosen: Int[Tensor, " tokens"], chunk: int = 256

@@ -15,7 +15,7 @@ from .defaults import MAX_NEW_TOKENS, SYSTEM_PROMPT
 from .example import Message, as_example, from_chat, is_chat, tidy, turns_of
 from .pictures import Picture
 from .prompt import locate_texts, process_prompt
-from .reply import Reply, end_tokens, generate_reply, known_reply, room_for_reply
+from .reply import Reply, asked_part, end_tokens, generate_reply, known_reply, room_for_reply
 from .spans import detokenise, find_answer, overlapping, split_sentences, word_runs
 
 
@@ -52,7 +52,9 @@ def trace(
     prompt = process_prompt(lvlm, example, system)
     budget = min(max_new_tokens, room_for_reply(lvlm, prompt))
     given = example if response is None else replace(example, response=response, response_ids=())
-    reply = known_reply(lvlm, given, prompt) or generate_reply(lvlm, prompt, budget, streamer)
+    reply = known_reply(lvlm, given, prompt)
+    if reply is None:
+        reply = asked_part(lvlm, example, generate_reply(lvlm, prompt, budget, streamer))
     return _freeze(lvlm, example, prompt, system, reply)
 
 

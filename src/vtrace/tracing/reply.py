@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from ..errors import InputError
 from ..lvlm.model import Lvlm
-from ..types import Example, Finish, ProcessedPrompt
+from ..types import Example, Finish, ProcessedPrompt, Span
 from .prompt import check_length, check_response_ids
+from .spans import detokenise, is_complete, overlapping, split_sentences
 from .user_text import check_user_text
 
 
@@ -53,6 +55,18 @@ def as_reply(lvlm: Lvlm, ids: list[int]) -> Reply:
     if not set(ids) - end_tokens(lvlm):
         raise InputError("the model gave an empty response; rephrase the question, or supply a response")
     return Reply(ids, "stop" if ids[-1] in end_tokens(lvlm) else "length")
+
+
+def asked_part(lvlm: Lvlm, example: Example, reply: Reply) -> Reply:
+    """The part of a generated reply that the example asks for: all of it, or its first sentence."""
+    if not example.one_sentence:
+        return reply
+    ids = reply.ids[:-1] if reply.ids[-1] in end_tokens(lvlm) else reply.ids
+    text, offsets = detokenise(partial(decode_reply, lvlm), ids)
+    first, *others = split_sentences(text, 0) or [Span(0, len(text))]
+    if others:
+        return Reply(ids[: overlapping(offsets, first)[-1] + 1], "stop", reply.round_trips)
+    return reply._replace(finish="stop") if is_complete(text[first.start : first.stop]) else reply
 
 
 def known_reply(lvlm: Lvlm, example: Example, prompt: ProcessedPrompt) -> Reply | None:

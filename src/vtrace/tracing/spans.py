@@ -17,6 +17,7 @@ _WORD = re.compile(
     r"|\S"
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*]*\s+|(?<=[。！？])|\n+")
+_COMPLETE = re.compile(r"[.!?。！？][\"'”’)\]*]*$")
 _MARKDOWN = " \t\r\n*_`"
 _DISPLAY = re.compile(r"^(?:\\\[|\$\$)\s*\n\s*")  # a formula on separate lines
 
@@ -153,6 +154,11 @@ def split_sentences(text: str, start: int) -> list[Span]:
             spans.append(Span(first, first + len(stripped)))
         low = match.end() if match else high
     return spans
+
+
+def is_complete(sentence: str) -> bool:
+    """Whether a sentence has the mark that ends it."""
+    return bool(_COMPLETE.search(sentence))
 
 
 def find_answer(text: str, response: Span, names: Sequence[str] = ()) -> ReasoningAndAnswer:

@@ -12,7 +12,7 @@ from .questions import FACT_TASKS
 
 FACTS_SIZE = 1200
 FACTS_PROMPT = "Answer with one short sentence from the facts."
-FACTS_TOKENS = 16  # of a response: two of the longest sentences that are needed
+FACTS_TOKENS = 24  # of a response, which ends with its first sentence
 FactsSplit = Literal["dev", "test"]
 FACTS_SPLITS: tuple[FactsSplit, ...] = get_args(FactsSplit)
 
@@ -34,6 +34,7 @@ def fact_example(split: FactsSplit, number: int) -> Example:
         evidence_words=evidence,
         other_words=others,
         answer_names=draft.names,
+        one_sentence=True,
     )
 
 
