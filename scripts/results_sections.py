@@ -20,6 +20,7 @@ from vtrace.faithfulness.verdicts import all_comparisons, discrimination, distin
 from vtrace.studies.registry import STUDIES
 
 OWN = ("vtrace", "vtrace-ordered", "vtrace-ordered-refined")  # compared with every other method
+ENOUGH = 8  # examples, to show a ranking of methods at all
 # Numbers of patches that show evidence.
 AMOUNTS = {"one or two patches": (1, 2), "three or four": (3, 4), "five or more": (5, 64)}
 
@@ -108,11 +109,15 @@ def _other_methods(test: Run, plan: ResultsPlan, model: str, main: Table) -> Ite
     if not (names := present(run, plan.part("others", model).methods)):
         return
     every = tabulate(run, methods=names)
-    yield Section(f"All methods, {every.lines[0].items} examples", markdown(_only_rise(every)))
+    yield Section(_few("All methods", every), markdown(_only_rise(every)))
     if present(run, [SLOWEST]):
         slow = tabulate(run, methods=present(run, [*main.methods, SLOWEST]))
-        title = f"HETA, {slow.lines[0].items} examples: too few for a ranking"
-        yield Section(title, markdown(_only_rise(slow)))
+        yield Section(_few("HETA", slow), markdown(_only_rise(slow)))
+
+
+def _few(title: str, table: Table) -> str:
+    items = table.lines[0].items
+    return f"{title}, {items} examples" + (": too few for a ranking" if items < ENOUGH else "")
 
 
 def _by_evidence(run: Run, methods: list[str]) -> Section:
