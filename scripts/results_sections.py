@@ -113,7 +113,7 @@ def _other_methods(test: Run, plan: ResultsPlan, model: str, main: Table) -> Ite
         return
     names = [name for name in names if done[name] == max(done.values())]  # not those that an interrupted run began
     every = tabulate(run, methods=names)
-    yield Section(_few("All methods", every), markdown(_only_rise(every)))
+    yield Section(_few("More methods", every), markdown(_only_rise(every)))
     if present(run, [SLOWEST]):
         slow = tabulate(run, methods=present(run, [*main.methods, SLOWEST]))
         yield Section(_few("HETA", slow), markdown(_only_rise(slow)))
