@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -106,10 +107,13 @@ def _other_methods(test: Run, plan: ResultsPlan, model: str, main: Table) -> Ite
     if not place.exists():
         return
     run = read_run(place)
-    if not (names := present(run, plan.part("others", model).methods)):
+    done = Counter(method for _, method in {(row["item"], row["method"]) for row in run.rows.result})
+    names = [name for name in plan.part("others", model).methods if name in done]
+    if not names:
         return
+    names = [name for name in names if done[name] == max(done.values())]  # not those that an interrupted run began
     every = tabulate(run, methods=names)
-    yield Section(_few("All methods", every), markdown(_only_rise(every)))
+    yield Section(_few("More methods", every), markdown(_only_rise(every)))
     if present(run, [SLOWEST]):
         slow = tabulate(run, methods=present(run, [*main.methods, SLOWEST]))
         yield Section(_few("HETA", slow), markdown(_only_rise(slow)))

@@ -52,7 +52,7 @@ def test_a_page_from_a_small_run(scripts, tmp_path):
     assert "| vtrace | vtrace-ordered | ifr | loo | random |\n" in text
     assert "## Other quick methods" in text
     assert "| metric | vtrace | position |\n" in text
-    assert "## All methods, 1 examples" in text
+    assert "## More methods, 1 examples" in text
     assert "| loo | random | position | centre |\n" in text
     assert "| | vtrace, Pinhole | vtrace-ordered, Pinhole |\n" in text
     assert re.search(r"\| vtrace \|  \| \d+ / \d+ / \d+ \|\n", text)
