@@ -29,13 +29,13 @@ from .probing.probed_family import probed, unprobed
 from .processor import load_processor, load_text_processor
 from .tensor_parallel import split_options
 
-Device = Spread | str | torch.device | Mapping[str, int | str | torch.device]  # or module names to devices
+DeviceSetting = Spread | str | torch.device | Mapping[str, int | str | torch.device]  # or module names to devices
 
 
 def load(
     name: str | os.PathLike[str] = "pinhole",
     dtype: Dtype | torch.dtype | None = None,
-    device: Device | None = None,
+    device: DeviceSetting | None = None,
     revision: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
     family: Literal["auto"] | None = None,
@@ -139,7 +139,7 @@ class _Plan(NamedTuple):
     move_to: str | None  # None if `from_pretrained` places them itself
 
 
-def _plan(dtype: Dtype | torch.dtype | None, device: Device | None) -> _Plan:
+def _plan(dtype: Dtype | torch.dtype | None, device: DeviceSetting | None) -> _Plan:
     dtype = find_dtype(dtype) if isinstance(dtype, str) else dtype
     default = "cuda" if torch.cuda.is_available() else "cpu"
     place = default if device in (None, "", {}) else _checked(device)
@@ -156,7 +156,7 @@ def _plan(dtype: Dtype | torch.dtype | None, device: Device | None) -> _Plan:
     return _Plan({**options, "device_map": {"": place}}, None) if packed else _Plan(options, place)
 
 
-def _checked(device: Device | None) -> str | dict[str, int | str | torch.device]:
+def _checked(device: DeviceSetting | None) -> str | dict[str, int | str | torch.device]:
     """A device by name, or where each module goes; one that is not there is refused before weights are read."""
     if isinstance(device, Mapping):
         return dict(device)
