@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from ..errors import InputError
 from ..lvlm.checkpoint_source import EMBEDDED, UNFINISHED
+from ..lvlm.joined import JOINED
 
 
 def check_arguments(command: str, given: Sequence[str], model: str) -> None:
@@ -31,5 +32,5 @@ def _check_single(command: str, given: str, model: str) -> None:
     """One argument is a question to a text-only model; with a picture, the question is missing."""
     if os.path.isfile(given):
         raise InputError(f'ask something about {given}: vtrace {command} {shlex.quote(given)} "What is this?"')
-    if model in ("", *EMBEDDED, *UNFINISHED):
+    if model in ("", *EMBEDDED, *UNFINISHED, *JOINED):
         raise InputError("give at least one picture and a question: IMAGE… QUESTION")

@@ -12,7 +12,7 @@ from ..errors import ModelError
 from .checkpoint_source import Checkpoint, failure_reason, unknown_model
 from .families.family import Family, ModelConfig
 from .families.supported import has_pictures
-from .pretrained import PACKAGED
+from .joined import BUILT
 
 _OWN_CODE = "it needs code of its own, which VTrace never runs; use a checkpoint that transformers supports itself"
 
@@ -24,7 +24,7 @@ def read_config(checkpoint: Checkpoint, name: str) -> ModelConfig:
     except Exception as error:
         if reason := _unusable(str(error)):
             raise ModelError(f"cannot read {name}: {reason}") from error
-        if name in PACKAGED:
+        if name in BUILT:
             raise ModelError(f"cannot read {name}: {damaged_cache(checkpoint)}") from error
         raise unknown_model(name, failure_reason(error)) from error
     if "/" in str(config._attn_implementation):  # a repository of kernels, whose code transformers would run

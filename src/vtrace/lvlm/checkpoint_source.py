@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import ModelError, first_line
-from .pretrained import PACKAGED, packaged_checkpoint, packaged_folder
+from .joined import BUILT, built_checkpoint, built_folder
 
 _SHIPPED = Path(__file__).parent.parent / "pinhole"
 EMBEDDED = {"pinhole": _SHIPPED / "checkpoint", "pinhole-internvl": _SHIPPED / "checkpoint_internvl"}
 UNFINISHED = {"pinhole-half": _SHIPPED / "checkpoint_half"}  # half trained, for reinforcement learning to start from
 HUB_SECONDS = 10.0  # for the one short question to the hub
-_HINT = "give a hub id, a folder with config.json, or one of: " + ", ".join([*EMBEDDED, *PACKAGED])
+_HINT = "give a hub id, a folder with config.json, or one of: " + ", ".join([*EMBEDDED, *BUILT])
 
 # Code in a checkpoint is never run. Without this, transformers asks on a terminal, and a "y" would run it.
 NO_FOREIGN_CODE = {"trust_remote_code": False}
@@ -30,8 +30,8 @@ class Checkpoint(NamedTuple):
 
 def find_checkpoint(name: str) -> Checkpoint:
     """What a name means; whether there is such a checkpoint is not checked."""
-    if name in PACKAGED:
-        return Checkpoint(str(packaged_folder(name)), dict(NO_FOREIGN_CODE))
+    if name in BUILT:
+        return Checkpoint(str(built_folder(name)), dict(NO_FOREIGN_CODE))
     shipped = EMBEDDED | UNFINISHED
     if name in shipped or os.path.exists(name):
         return Checkpoint(str(shipped.get(name, name)), dict(NO_FOREIGN_CODE))
@@ -43,8 +43,8 @@ def reach_checkpoint(name: str) -> Checkpoint:
     """The checkpoint of a name, or an error if there is none. One that comes in a package is built if it has not been.
     The hub is asked briefly and once: its own library repeats a failed request for half a minute. If it does not
     answer, only its cache is read."""
-    if name in PACKAGED:
-        packaged_checkpoint(name)
+    if name in BUILT:
+        built_checkpoint(name)
     found = find_checkpoint(name)
     if os.path.exists(found.source):
         return found

@@ -23,8 +23,8 @@ from .dtypes import Dtype, find_dtype
 from .families.family import Family, ModelConfig
 from .families.supported import family_of, has_pictures
 from .family_choice import find_family
+from .joined import BUILT
 from .model import Lvlm
-from .pretrained import PACKAGED
 from .probing.probed_family import probed, unprobed
 from .processor import load_processor, load_text_processor
 from .tensor_parallel import split_options
@@ -116,7 +116,7 @@ def _processor(found: Checkpoint, family: Family, name: str, kind: str) -> Any:
 
 
 def _reason(error: Exception, found: Checkpoint, name: str) -> str:
-    return damaged_cache(found) if name in PACKAGED else failure_reason(error)
+    return damaged_cache(found) if name in BUILT else failure_reason(error)
 
 
 def load_without_weights(name: str) -> Lvlm:

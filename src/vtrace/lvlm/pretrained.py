@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,10 +64,20 @@ def packaged_folder(name: str) -> Path:
 
 def packaged_checkpoint(name: str) -> Path:
     """The checkpoint folder of a packaged model. It is built first if the cache does not have it."""
-    folder = packaged_folder(name)
+    model, folder = PACKAGED[name], packaged_folder(name)
+
+    def fill(scratch: Path, checkpoint: Path) -> None:
+        _convert(name, _weights(name, model, scratch), checkpoint)
+
+    return built_once(name, folder, model.room, model.requirement, fill)
+
+
+def built_once(name: str, folder: Path, room: int, source: str, fill: Callable[[Path, Path], None]) -> Path:
+    """A folder of the cache. If it is not there yet, `fill` writes it, given a folder for scratch files and the
+    checkpoint folder to create; then it is moved in place."""
     if not os.path.isdir(folder):
         try:
-            _build(name, PACKAGED[name], folder)
+            _build(name, folder, room, source, fill)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ModelError(
@@ -76,8 +86,7 @@ def packaged_checkpoint(name: str) -> Path:
     return folder
 
 
-def _build(name: str, model: PackagedModel, folder: Path) -> None:
-    """Fill a temporary folder, which then becomes `folder`."""
+def _build(name: str, folder: Path, room: int, source: str, fill: Callable[[Path, Path], None]) -> None:
     if find_spec("gguf") is None:
         raise ModelError(f"{name} needs gguf; install it with: pip install 'vtrace-attribution[pretrained]'")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -87,16 +96,16 @@ def _build(name: str, model: PackagedModel, folder: Path) -> None:
         partial = folder.with_name(f"{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
         free = shutil.disk_usage(folder.parent).free
-        if free < model.room:
+        if free < room:
             raise ModelError(
-                f"cannot build {name}: {folder.parent} has {format_bytes(free)} free and {format_bytes(model.room)} "
+                f"cannot build {name}: {folder.parent} has {format_bytes(free)} free and {format_bytes(room)} "
                 "are needed; set VTRACE_CACHE to another folder"
             )
         if is_first_process():
-            print(f"vtrace: building {name} from {model.requirement} in {folder}, once", file=sys.stderr, flush=True)
+            print(f"vtrace: building {name} from {source} in {folder}, once", file=sys.stderr, flush=True)
         try:
             partial.mkdir()
-            _convert(name, _weights(name, model, partial), partial / "checkpoint")
+            fill(partial, partial / "checkpoint")
             os.rename(partial / "checkpoint", folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)

@@ -15,7 +15,8 @@ from transformers import PreTrainedModel, ProcessorMixin
 
 from ..benchmarks.shapes.questions import ANSWER_PREFIX, TASKS
 from ..benchmarks.shapes.sample import Sample, sample
-from ..benchmarks.shapes.scene import WORLD, Split, World
+from ..benchmarks.shapes.scene import TILED, WORLD, Split, World
+from ..lvlm.joined import JOINED
 from ..lvlm.load import load
 from ..tracing.defaults import SYSTEM_PROMPT
 from ..types import Example, Progress, silent
@@ -110,6 +111,11 @@ def measure_accuracy(
     return {"split": split, "per_task": per_task, "mean": mean, "exact_response": exact / len(samples), "tasks": tasks}
 
 
+def world_of(model: str) -> World:
+    """The boards that a model knows."""
+    return TILED if model in JOINED else WORLD
+
+
 def show_progress(done: int, total: int, label: str = "") -> None:
     """A counter on stderr, if that is a terminal."""
     if sys.stderr.isatty():
@@ -124,7 +130,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
     lvlm = load(args.model)
-    result = measure_accuracy(lvlm.model, lvlm.processor, args.split, args.per_task, progress=show_progress)
+    result = measure_accuracy(
+        lvlm.model, lvlm.processor, args.split, args.per_task, progress=show_progress, world=world_of(args.model)
+    )
     if args.json:
         print(json.dumps(result, indent=1))
         return

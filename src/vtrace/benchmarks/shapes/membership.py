@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ...lvlm.checkpoint_source import EMBEDDED, UNFINISHED
+from ...lvlm.joined import JOINED
 from ...types import Trace
 from .questions import DIRECTIONS, PLURAL, TASKS
 from .sample import sample
@@ -39,7 +40,7 @@ _ASKED = 32  # questions of each task, from which its wordings are taken
 def notes(trace: Trace) -> list[str]:
     """A note if an embedded model was asked about something outside its world; else none."""
     name = trace.model.partition(" + ")[0]  # without an adapter
-    if name not in EMBEDDED | UNFINISHED:
+    if name not in (*EMBEDDED, *UNFINISHED, *JOINED):
         return []
     saved_without = not trace.images  # then nothing is known about the picture
     ours = saved_without or (len(trace.images) == 1 and is_shapes_picture(trace.images[0]))

@@ -46,6 +46,8 @@ class World:
 # Evidence is sparse: a thing fits into one visual token, so showing a random third of the picture hides two thirds of
 # the evidence. No two boards have the same number of cells, so a model that reads tiles in a row can tell them apart.
 WORLD = World(boards=((4, 4), (3, 5), (4, 3)), radius=(9, 14), in_token=True)
+# Pinhole-SmolLM2 scales pictures to a longer side of 256 pixels: only on these boards is each of its tiles a cell.
+TILED = World(boards=((4, 4), (4, 3)), radius=WORLD.radius, in_token=True)
 # For training: first large things, which are easy to read, on more boards; then small ones anywhere in their cells.
 NURSERY = World(boards=((4, 4), (3, 5), (5, 3), (3, 4), (4, 3)), radius=(17, 26))
 SCHOOL = World(boards=WORLD.boards, radius=WORLD.radius)
