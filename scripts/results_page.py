@@ -27,7 +27,9 @@ def write_study_pages(plan: ResultsPlan) -> list[Path]:
     written = []
     for model in plan.models:
         if sections := study_sections(plan, model):
-            items = f"On {plan.study_items} examples of the dev split unless a table says otherwise, so intervals are wide."
+            items = (
+                f"On {plan.study_items} examples of the dev split unless a table says otherwise, so intervals are wide."
+            )
             text = f"# {GROUNDS[model].title}: studies\n\n{items}\n\n{joined(sections)}"
             written.append(_write(_study_page(plan, model), text))
     return written

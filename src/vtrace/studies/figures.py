@@ -69,8 +69,9 @@ def label_lines(ax: Axes, labels: Sequence[LineLabel]) -> None:
     for label in labels:
         _, y = scale.transform(ax.transData.transform((ax.get_xlim()[0], label.y)))
         places.append((float(y), label))
-    places.sort(key=lambda place: place[0])
-    heights = spread([y for y, _ in places], _APART)
+    # Of dots at about the same height, the one on the left has the lowest name: lines to them hardly cross.
+    places.sort(key=lambda place: (round(place[0], 1), place[1].x or 0, place[0]))
+    heights = spread(sorted(y for y, _ in places), _APART)
     for (_, label), height in zip(places, heights, strict=True):
         at = (1.02, height)
         ax.text(*at, label.text, transform=ax.transAxes, fontsize=TICK, color=label.colour, va="center", ha="left")
