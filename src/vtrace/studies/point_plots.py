@@ -96,10 +96,10 @@ def _set_ticks(ax: Axes, panel: PlotPanel, places: Sequence[float]) -> None:
 def _apart(ax: Axes, names: Mapping[float, str]) -> set[float]:
     """The places, from left to right and with the last one, whose numbers do not run into each other."""
     at = {x: float(ax.transAxes.inverted().transform(ax.transData.transform((x, ax.get_ylim()[0])))[0]) for x in names}
-    *others, last = sorted(names)
-    kept = [last]
-    for x in others:
-        near = [last, *kept[-1:]]
+    places = sorted(names)
+    kept = places[-1:]
+    for x in places[:-1]:
+        near = kept[0], kept[-1]  # the last place, and the neighbour on the left
         if all(abs(at[x] - at[other]) > _LETTER * (1 + (len(names[x]) + len(names[other])) / 2) for other in near):
             kept.append(x)
     return set(kept)
