@@ -10,6 +10,11 @@ from results_sections import ModelResults, joined, results_of, study_sections
 
 from vtrace.system.files import write_atomically
 
+ABOUT_STUDIES = (
+    "On the first examples of the dev split. Each table says how many; they are few, so intervals are wide. "
+    "`python scripts/results.py --studies-only` measures and writes all of it."
+)
+
 
 def write_pages(plan: ResultsPlan) -> list[Path]:
     plan.pages.mkdir(parents=True, exist_ok=True)
@@ -27,11 +32,8 @@ def write_study_pages(plan: ResultsPlan) -> list[Path]:
     written = []
     for model in plan.models:
         if sections := study_sections(plan, model):
-            items = (
-                f"On {plan.study_items} examples of the dev split unless a table says otherwise, so intervals are wide."
-            )
-            text = f"# {GROUNDS[model].title}: studies\n\n{items}\n\n{joined(sections)}"
-            written.append(_write(_study_page(plan, model), text))
+            head = f"# {GROUNDS[model].title}: studies\n\n{ABOUT_STUDIES}"
+            written.append(_write(_study_page(plan, model), f"{head}\n\n{joined(sections)}"))
     return written
 
 
