@@ -133,5 +133,6 @@ def test_numbers_below_an_axis_do_not_run_into_each_other():
         ticks = [tick for tick in figure.axes[0].get_xticklabels() if tick.get_text()]
         assert [tick.get_text() for tick in ticks] == ["1", "2", "5", "10", "20", "50"]
         assert len(figure.axes[0].get_xticks()) == 7
+        assert figure.axes[0].get_ylim() == pytest.approx((-0.3, 6.3))  # of the data, not of the names beside them
         boxes = [tick.get_window_extent() for tick in ticks]
         assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

@@ -71,8 +71,8 @@ def label_lines(ax: Axes, labels: Sequence[LineLabel]) -> None:
         places.append((float(y), label))
     # Of dots at about the same height, the one on the left has the lowest name: lines to them hardly cross.
     places.sort(key=lambda place: (round(place[0], 1), place[1].x or 0, place[0]))
-    high = ax.get_window_extent().height / ax.figure.dpi  # inches
-    apart = min(_LINE / high, 0.96 / max(1, len(places) - 1))  # closer if they would not fit otherwise
+    inches = ax.get_window_extent().height / ax.figure.dpi
+    apart = min(_LINE / inches, 0.96 / max(1, len(places) - 1))  # closer if they would not fit otherwise
     heights = spread(sorted(y for y, _ in places), apart)
     for (_, label), height in zip(places, heights, strict=True):
         at = (1.02, height)

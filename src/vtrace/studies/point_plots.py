@@ -87,7 +87,7 @@ def _set_ticks(ax: Axes, panel: PlotPanel, places: Sequence[float]) -> None:
         slanted = len("  ".join(panel.ticks.values())) > _CROWDED
         ax.set_xticks(list(panel.ticks), list(panel.ticks.values()), **(_SLANTED if slanted else {}))
     else:
-        names = {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in places}
+        names = {x: f"{x:g}" if x >= 1 or not x else f"{x:.2f}" for x in places}
         shown = _apart(ax, names)
         ax.set_xticks(places, [names[x] if x in shown else "" for x in places])
     ax.minorticks_off()
