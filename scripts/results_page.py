@@ -12,6 +12,7 @@ from vtrace.system.files import write_atomically
 
 ABOUT_STUDIES = (
     "On the first examples of the dev split. Each table says how many; they are few, so intervals are wide. "
+    "Seconds depend on what else the machine did ([studies](../explanation/faithfulness.md#studies)). "
     "`python scripts/results.py --studies-only` measures and writes all of it."
 )
 
