@@ -1,4 +1,4 @@
-"""Tables and curves of the credit experiment: the section in docs/explanation/credit.md, from its runs."""
+"""Tables and plot of the credit experiment: the section in docs/explanation/credit.md, from its runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from vtrace.errors import InputError
-from vtrace.faithfulness.statistics import Summary
-from vtrace.studies.figures import add_title, save_figure
-from vtrace.studies.point_plots import MeanPoint, PlotPanel, draw_panels
+from vtrace.studies.figures import TICK, add_title, new_figure, save_figure, set_labels
+from vtrace.studies.method_colours import colours_of
 from vtrace.system.files import write_atomically
+from vtrace.system.text_colours import FAINT, INK
 
 # The tables stand between these lines of the page.
 BEGIN = "The rest of this section is written by `python scripts/credit_experiment.py report`."
@@ -33,7 +35,7 @@ ARMS = ("none", "vtrace", "vtrace-ordered", "visual dependence", "entropy", "ran
 
 
 class Outcome(TypedDict):
-    """What is kept of a run."""
+    """What is kept of a run. Nothing here draws its curves, but they cost hours to measure."""
 
     test: float  # accuracy, as the set-up measures it
     greedy: NotRequired[float]  # accuracy of greedy responses, if that is of sampled ones
@@ -190,7 +192,7 @@ def section(blocks: Sequence[Block]) -> str:
             f"{_table(block['arms'])}\n",
             f"{_verdict(block)}\n",
         ]
-    return "\n".join([*parts, "![Learning curves](../results/credit-experiment.png)\n"])
+    return "\n".join([*parts, "![What each source of credit adds to none](../results/credit-experiment.png)\n"])
 
 
 def _table(arms: Arms) -> str:
@@ -224,7 +226,7 @@ def _with_half(found: Estimate, form: str = ".3f") -> str:
 def _verdict(block: Block) -> str:
     """What was seen, and what could have been seen."""
     arms = block["arms"]
-    learnt = estimate([run["test"] - block["before"] for run in arms["none"].values()])
+    learnt = _learnt(block)
     change = _with_half(learnt, "+.3f")
     if learnt.seeds < FEWEST:
         return f"GRPO without credit changed accuracy by {change}. Too few seeds to compare arms."
@@ -246,35 +248,60 @@ def _verdict(block: Block) -> str:
     return " ".join([*sentences, *([f"Too few seeds to judge {', '.join(few)}."] if few else [])])
 
 
+def _learnt(block: Block) -> Estimate:
+    """Gain in test accuracy without credit."""
+    return estimate([run["test"] - block["before"] for run in block["arms"]["none"].values()])
+
+
 def _compared(found: Estimate) -> str:
     if not found.told_from_zero:
         return "cannot be told from"
     return f"is {abs(found.mean):.3f} {'above' if found.mean > 0 else 'below'}"
 
 
-def draw(blocks: Sequence[Block]) -> Any:
-    """Accuracy on held-out questions; where sampled responses are measured, their rewards: each prompt is seen once."""
-    panels, means = {}, {}
+_APART = 1.4  # rows, from the last of a block to its successor's heading
+_NAMES = 112  # points, for the names of the rows
+_BESIDE: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+
+
+def draw(blocks: Sequence[Block]) -> Figure:
+    """What each source of credit adds to training without credit: a row per source, one scale for all blocks."""
+    colours = colours_of(ARMS)
+    rows = sum(_APART + len(_gains(block)) for block in blocks)
+    figure, ((ax,),) = new_figure(1, 1, 0.22 * rows + 0.5)
+    set_labels(ax, "", x="test accuracy, minus that of the same seeds without credit")
+    end = 0.0
     for block in blocks:
-        title = f"{block['start']}, T = {block['temperature']:g}, top-p = {block['top_p']:g}"
-        runs = {arm: [run.get("rewards", run["dev"]) for run in seeds.values()] for arm, seeds in block["arms"].items()}
-        places = [step for step, _ in next(iter(runs.values()))[0]]
-        shown = "held-out accuracy" if "greedy_before" not in block else f"reward, mean of {FEW} steps"
-        seeds = sorted(len(curves) for curves in runs.values())
-        counted = f"{seeds[0]}" if seeds[0] == seeds[-1] else f"{seeds[0]} to {seeds[-1]}"
-        panels[title] = PlotPanel(f"step; seeds of an arm: {counted}", shown, ticks={x: f"{x:.0f}" for x in places})
-        for arm, curves in runs.items():
-            found = [estimate(column) for column in np.array([[y for _, y in curve] for curve in curves]).T]
-            means[title, arm] = [
-                MeanPoint(x, Summary(e.mean, e.mean - _shown(e), e.mean + _shown(e)))
-                for x, e in zip(places, found, strict=True)
-            ]
-    figure = draw_panels(panels, means)
-    note = "T: temperature of the rollouts. Means over seeds, with 95 % intervals if there are several"
-    add_title(figure, "Training with GRPO from two starts, by source of credit", note)
+        gains = _gains(block)
+        ax.annotate(_heading(block), (0, end), (-_NAMES, 0), fontsize=TICK, color=INK, va="center", **_BESIDE)
+        for row, (arm, found) in enumerate(gains.items(), 1):
+            _draw_gain(ax, end + row, arm, found, colours[arm])
+        ax.vlines(0, end + 0.5, end + len(gains) + 0.5, color=FAINT, lw=0.8, zorder=0)
+        end += len(gains) + _APART
+    ax.set_ylim(end - _APART + 0.7, -0.4)
+    ax.spines["left"].set_visible(False)
+    ax.set_yticks([])
+    ax.xaxis.set_major_formatter(lambda x, _: f"{x:+.2f}".replace("-", "−") if round(x, 3) else "0")
+    note = "Means over seeds, with 95 % intervals; an empty dot is a single seed. T: temperature"
+    add_title(figure, "Training with GRPO: what each source of credit adds to none", note)
     return figure
 
 
-def _shown(found: Estimate) -> float:
-    """Half of the interval; a single seed is drawn without one."""
-    return found.half if found.seeds > 1 else 0.0
+def _draw_gain(ax: Axes, row: float, arm: str, found: Estimate, colour: str) -> None:
+    """A dot with its interval, between name and seeds. A single seed has no interval, and an empty dot."""
+    half = found.half if found.seeds > 1 else 0.0
+    ax.errorbar(found.mean, row, xerr=half, fmt="o", ms=5, lw=1.6, color=colour, mfc=colour if half else "white")
+    ax.annotate(arm, (0, row), (-8, 0), fontsize=TICK, color=colour, va="center", ha="right", **_BESIDE)
+    seeds = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
+    ax.annotate(seeds, (1, row), (8, 0), fontsize=TICK, color=FAINT, va="center", **_BESIDE)
+
+
+def _gains(block: Block) -> dict[str, Estimate]:
+    """The difference of each arm from the one without credit."""
+    found = {arm: paired(block["arms"], arm, "none") for arm in block["arms"]}
+    return {arm: gain for arm, gain in found.items() if gain}
+
+
+def _heading(block: Block) -> str:
+    start = f"{block['start'].capitalize()} start, T = {block['temperature']:g}, top-p = {block['top_p']:g}"
+    return f"{start}; learnt without credit: {_with_half(_learnt(block), '+.3f')}"

@@ -18,7 +18,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
-from results_page import write_pages
+from results_page import write_pages, write_study_pages
 from results_plan import GROUNDS, MANY_IN_WORDS, RUN_KINDS, SLOWEST, TIMED_STUDIES, ResultsPlan, RunKind
 
 from vtrace.benchmarks.registry import find_benchmark
@@ -45,12 +45,12 @@ class StudyJob(NamedTuple):
     study: str
 
 
-def measure(plan: ResultsPlan) -> None:
-    """Measure all runs and studies that are missing."""
+def measure(plan: ResultsPlan, kinds: Sequence[RunKind] = RUN_KINDS) -> None:
+    """Measure all runs of these kinds, and all studies, that are missing."""
     grounds = {model: GROUNDS[model] for model in plan.models}
     runs = [
         [RunJob(model, kind, k) for model in grounds for k in range(plan.workers) if grounds[model].measures(kind)]
-        for kind in RUN_KINDS
+        for kind in kinds
     ]
     studies = [StudyJob(model, name) for model in grounds for name in plan.studies if grounds[model].measures(name)]
     side_by_side = [job for job in studies if job.study not in TIMED_STUDIES]
@@ -128,13 +128,14 @@ def main() -> None:
     add("--workers", type=int, default=os.cpu_count(), help="processes, which share the examples")
     add("--work", type=Path, default=default.work, help="folder of runs and studies")
     add("--pages", type=Path, default=default.pages, help="folder of the pages")
+    add("--studies-only", action="store_true", help="measure studies alone, and write their pages alone")
     add("--pages-only", action="store_true", help="write the pages from what has been measured")
     args = vars(parser.parse_args())
-    pages_only = args.pop("pages_only")
+    studies_only, pages_only = args.pop("studies_only"), args.pop("pages_only")
     plan = ResultsPlan(**args)
     if not pages_only:
-        measure(plan)
-    for page in write_pages(plan):
+        measure(plan, () if studies_only else RUN_KINDS)
+    for page in write_study_pages(plan) if studies_only else write_pages(plan):
         print(f"wrote {page}")
 
 

@@ -42,7 +42,6 @@ class ModelResults(NamedTuple):
     against: dict[str, Table]  # each of our own methods against every other
     summary: list[Section]
     tables: list[Section]  # the long ones
-    studies: list[Section]
 
 
 def joined(sections: Sequence[Section]) -> str:
@@ -66,7 +65,6 @@ def results_of(plan: ResultsPlan, model: str) -> ModelResults:
         {name: tabulate(run, methods=main.methods, against=name, evidence=False) for name in own},
         summary,
         [*_long_tables(main, first), *_other_methods(run, plan, model, main)],
-        _studies(plan, model),
     )
 
 
@@ -183,7 +181,7 @@ def _by_correctness(run: Run, methods: list[str]) -> Section:
     return Section("Correct and incorrect answers", markdown(replace(split, lines=lines)))
 
 
-def _studies(plan: ResultsPlan, model: str) -> list[Section]:
+def study_sections(plan: ResultsPlan, model: str) -> list[Section]:
     """Plots and tables of the studies; plots are copied next to the page."""
     places = {name: plan.work / model / "studies" / name for name in STUDIES}
     return [

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from vtrace.benchmarks.shapes.drawing import draw_scene
 from vtrace.benchmarks.shapes.questions import PLURAL, TASKS
 from vtrace.benchmarks.shapes.sample import ask_about, sample
 from vtrace.benchmarks.shapes.scene import (
@@ -17,7 +18,6 @@ from vtrace.benchmarks.shapes.scene import (
     WORLD,
     Scene,
     Thing,
-    draw_scene,
     random_scene,
 )
 

@@ -42,9 +42,12 @@ def imported_by(*arguments: object) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stderr.split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["explain", "--help"], ["study", "--help"]])
-def test_help_imports_nothing_heavy(arguments):
-    assert imported_by(*arguments) == set()
+INSTANT = ("--help", "--version", "explain --help", "study --help", "benchmarks", "methods", "models", "study list")
+
+
+@pytest.mark.parametrize("command", INSTANT)
+def test_help_and_lists_import_nothing_heavy(command):
+    assert imported_by(*command.split()) == set()
 
 
 def test_tables_need_no_model_library(run_folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from PIL import Image
@@ -70,6 +71,11 @@ REFUSED = {
     "unknown method 'wolf'": ["serve", "--methods", "wolf"],
     "unknown study 'zebra'": ["study", "zebra"],
 }
+if sys.platform != "darwin":
+    REFUSED["cannot use device 'mps': it is part of a Mac"] = ["verify", "--device", "mps"]
+if version("torch").endswith("+cpu"):
+    REFUSED["+cpu was built for the CPU alone; try --device cpu"] = ["explain", "--device", "cuda"]
+    REFUSED["cannot use device 'xpu:1'"] = ["evaluate", "--device", "xpu:1"]
 LISTS = {
     "vtrace-ordered": ["methods"],
     "Qwen3-VL": ["models"],

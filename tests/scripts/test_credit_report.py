@@ -98,6 +98,17 @@ def test_if_nothing_was_learnt_the_page_says_so(report, docs, tmp_path):
     assert "these runs say nothing about it" in (docs / "explanation" / "credit.md").read_text()
 
 
+def test_the_plot_shows_each_difference_and_how_many_seeds_it_has(report, tmp_path):
+    blocks = report.read_runs(
+        finished(tmp_path / "runs", {"none": [0.6, 0.61], "vtrace": [0.63, 0.65], "random": [0.6]})
+    )
+    (axes,) = report.draw(blocks).axes
+    written = [text.get_text() for text in axes.texts]
+    assert [name for name in written if name in report.ARMS] == ["random", "vtrace"]
+    assert [name for name in written if "seed" in name] == ["1 seed", "2 seeds"]
+    assert "Noisy start, T = 1, top-p = 0.95; learnt without credit: +0.105 ± 0.064" in written
+
+
 def test_without_runs_nothing_is_written(report, docs, tmp_path):
     (tmp_path / "empty").mkdir()
     assert not report.write_report(tmp_path / "empty", docs)

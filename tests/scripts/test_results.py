@@ -78,6 +78,17 @@ def test_a_model_that_is_not_measured_again_stays_on_the_first_page(scripts, tmp
     assert json.loads((tmp_path / index.OVERVIEW).read_text()) == before
 
 
+def test_pages_of_studies_need_no_run_and_leave_the_other_pages_alone(scripts, tmp_path):
+    place = tmp_path / "work" / "pinhole" / "studies" / "gamma"
+    place.mkdir(parents=True)
+    (place / "gamma.md").write_text("# gamma\n\nWeights.\n\n![Weights](gamma.png)\n\n| target | items |\n\nAll.\n")
+    (place / "gamma.png").write_bytes(b"plot")
+    plan = scripts("results_plan").ResultsPlan(work=tmp_path / "work", pages=tmp_path / "pages")
+    (page,) = scripts("results_page").write_study_pages(plan)
+    assert "## gamma\n\nWeights.\n\n![gamma](pinhole-gamma.png)\n" in page.read_text()
+    assert {path.name for path in plan.pages.iterdir()} == {"pinhole-studies.md", "pinhole-gamma.png"}
+
+
 def test_the_plan_measures_every_example_once(scripts):
     plan = scripts("results_plan").ResultsPlan(items=20, scattered=8)
     numbers = plan.scattered_numbers()

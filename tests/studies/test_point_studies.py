@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from vtrace.benchmarks.registry import find_benchmark
 from vtrace.errors import InputError
 from vtrace.faithfulness.curves import ranked
+from vtrace.faithfulness.statistics import Summary
 from vtrace.methods.registry import run_method
 from vtrace.studies import blur, budget, credit, efficiency
-from vtrace.studies.point_plots import PlotPanel
+from vtrace.studies.point_plots import MeanPoint, PlotPanel, draw_panels
 from vtrace.studies.point_study import Point, PointStudy
 from vtrace.studies.registry import STUDIES
 from vtrace.studies.run import run_study
@@ -120,3 +122,17 @@ def test_a_bug_of_ours_on_one_example_is_logged(pinhole, tmp_path, monkeypatch):
     assert "Left out, 1 of 1: an error inside VTrace (RuntimeError: The size of tensor a (3)" in page.read_text()
     (log,) = tmp_path.rglob("errors.log")
     assert "Traceback" in log.read_text()
+
+
+def test_numbers_below_an_axis_do_not_run_into_each_other():
+    means = {("p", "a"): [MeanPoint(x, Summary(y, y, y)) for y, x in enumerate((1, 2, 5, 10, 20, 30, 50))]}
+    for columns in (1, 2):
+        panels = {name: PlotPanel("x", "y", log_x=True) for name in ("p", "q")[:columns]}
+        figure = draw_panels(panels, means)
+        figure.canvas.draw()
+        ticks = [tick for tick in figure.axes[0].get_xticklabels() if tick.get_text()]
+        assert [tick.get_text() for tick in ticks] == ["1", "2", "5", "10", "20", "50"]
+        assert len(figure.axes[0].get_xticks()) == 7
+        assert figure.axes[0].get_ylim() == pytest.approx((-0.3, 6.3))  # of the data, not of the names beside them
+        boxes = [tick.get_window_extent() for tick in ticks]
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

@@ -12,6 +12,7 @@ import vtrace
 from support.pictures import noise
 from vtrace.errors import InputError
 from vtrace.tracing.defaults import MAX_NEW_TOKENS, SYSTEM_PROMPT
+from vtrace.tracing.example import as_example
 from vtrace.tracing.pictures import open_image
 from vtrace.types import Example
 
@@ -139,6 +140,25 @@ def test_a_trace_of_another_model_is_refused(pinhole, trace):
     strange = dataclasses.replace(trace, ids=(5, *trace.ids[1:]), model="somebody/else")
     with pytest.raises(vtrace.VTraceError, match="made with somebody/else"):
         vtrace.attribute(pinhole, strange)
+
+
+class TestArguments:
+    PICTURE = Image.new("RGB", (64, 64))
+
+    @pytest.mark.parametrize("given", ["What is it?", ["What is it?"]])
+    def test_before_the_picture(self, given):
+        with pytest.raises(InputError, match=r"the question comes after the pictures; write: trace\("):
+            as_example(given, self.PICTURE)
+
+    def test_before_the_name_of_a_picture(self, tmp_path):
+        self.PICTURE.save(tmp_path / "a.png")
+        with pytest.raises(InputError, match="the question comes after the pictures"):
+            as_example("What is it?", str(tmp_path / "a.png"))
+
+    @pytest.mark.parametrize("given", [None, 5, ["What is it?"], PICTURE])
+    def test_no_text(self, given):
+        with pytest.raises(InputError, match=r"a question cannot be of type .*; give its text"):
+            as_example(self.PICTURE, given)
 
 
 class TestPictures:

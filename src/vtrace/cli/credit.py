@@ -93,6 +93,7 @@ def credit_command(
     if not traces:
         raise InputError("give the responses with --traces; sources and rules are listed by --list")
     from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..lvlm.devices import check_device_here
 
     check_outputs(out, figure)
     _spare_inputs(out, traces)
@@ -101,6 +102,7 @@ def credit_command(
             raise InputError(f"there is no file or folder {place}")
     if model:
         reach_checkpoint(model)
+    check_device_here(device)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..credit.credit import Credit

@@ -127,6 +127,7 @@ def evaluate_command(
     from ..faithfulness.plan import EvaluationPlan, check_targets
     from ..faithfulness.traces import read_traces
     from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..lvlm.devices import check_device_here
     from ..lvlm.dtypes import find_dtype
     from ..lvlm.family_choice import find_family
     from ..methods.catalogue import parse_names, refine_all
@@ -148,6 +149,8 @@ def evaluate_command(
     )
     part = parse_shard(shard)
     reach_checkpoint(model)
+    if where.in_this_process:  # workers of a cluster may have what this machine has not
+        check_device_here(device)
     with spinner(quiet) as report:
         report(0, 0, f"Opening {benchmark}")
         chosen = open_benchmark(benchmark, data, samples)

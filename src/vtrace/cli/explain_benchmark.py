@@ -77,6 +77,7 @@ class BenchmarkRequest:
         from ..benchmarks.registry import open_benchmark
         from ..faithfulness.traces import read_traces
         from ..lvlm.checkpoint_source import reach_checkpoint
+        from ..lvlm.devices import check_device_here
         from ..tracing.targets import check_target
 
         frozen = read_traces(self.traces).settings if self.traces else None
@@ -85,6 +86,8 @@ class BenchmarkRequest:
         family = self.family or (frozen["family"] if frozen else "")
         check_target(self.target)
         reach_checkpoint(model)
+        if self.engine.in_this_process:
+            check_device_here(self.device)
         with spinner(quiet) as report:
             report(0, 0, f"Opening {name}")
             benchmark = open_benchmark(name, self.data, self.samples)

@@ -84,12 +84,14 @@ def serve_command(
 ) -> None:
     """Start a local web application with an HTTP interface. Ask a question and see what the answer relies on."""
     from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..lvlm.devices import check_device_here
     from ..methods.catalogue import parse_names
 
     _check(token, runs, grace)
     names, chosen = model or ["pinhole"], parse_names(methods)
     for name in names:
         reach_checkpoint(name)
+    check_device_here(device)
     with ExitStack() as opened:
         opened.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _stop))
         with spinner(quiet) as report:

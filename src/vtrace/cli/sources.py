@@ -45,9 +45,11 @@ class TraceSource:
     def read(self, target: str) -> ReadSource:
         """Read what is explained, and refuse whatever can be refused without a model."""
         from ..lvlm.checkpoint_source import reach_checkpoint
+        from ..lvlm.devices import check_device_here
         from ..tracing.targets import check_target, find_target
 
         self._check()
+        check_device_here(self.device)
         if self.trace is not None:
             from ..report.trace_document import read_trace
 

@@ -56,11 +56,13 @@ def study_command(
         return
     from ..benchmarks.registry import find_benchmark
     from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..lvlm.devices import check_device_here
     from ..studies.catalogue import check_study
 
     check_study(name)  # before PyTorch or any model is loaded
     chosen = find_benchmark(benchmark, data)
     reach_checkpoint(model)
+    check_device_here(device)
     with spinner(quiet) as report:
         report(0, 0, "Loading PyTorch and transformers")
         from ..lvlm.dtypes import find_dtype

@@ -76,9 +76,11 @@ def trace_command(
         raise InputError("--family auto cannot be combined with --endpoint: probing needs the weights of the model")
     from ..benchmarks.registry import open_benchmark
     from ..lvlm.checkpoint_source import reach_checkpoint
+    from ..lvlm.devices import check_device_here
 
     part = parse_shard(shard)
     reach_checkpoint(model)
+    check_device_here(device)
     with spinner(quiet) as report:
         report(0, 0, f"Opening {benchmark}")
         chosen = open_benchmark(benchmark, data, samples)

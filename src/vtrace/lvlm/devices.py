@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Literal, get_args
 
 from ..errors import ModelError
@@ -26,6 +27,22 @@ def _has_plugins() -> bool:
     from importlib.metadata import entry_points  # slow, and hardly ever needed
 
     return bool(entry_points(group="torch.backends"))
+
+
+def check_device_here(name: str) -> None:
+    """Refuse what this machine cannot have, as far as that is known without PyTorch: from its version, for example."""
+    kind = name.partition(":")[0]
+    if kind == "mps" and sys.platform != "darwin":
+        raise unusable_device(name, "it is part of a Mac")
+    if kind in ("cuda", "xpu"):
+        from importlib.metadata import version  # slow, and needed for these alone
+
+        if (installed := version("torch")).endswith("+cpu"):
+            raise unusable_device(name, f"PyTorch {installed} was built for the CPU alone")
+
+
+def unusable_device(name: str, reason: str) -> ModelError:
+    return ModelError(f"cannot use device {name!r}: {reason}; try --device cpu")
 
 
 def unknown_device(name: str) -> ModelError:

@@ -18,7 +18,7 @@ from ..errors import ModelError, first_line
 from .adapter import adapted, split_adapter
 from .checkpoint import auto_class, build_without_weights, damaged_cache, read_config
 from .checkpoint_source import Checkpoint, failure_reason, reach_checkpoint
-from .devices import SPREADS, TENSOR_PARALLEL, Spread, check_device, unknown_device
+from .devices import SPREADS, TENSOR_PARALLEL, Spread, check_device, unknown_device, unusable_device
 from .dtypes import Dtype, find_dtype
 from .families.family import Family, ModelConfig
 from .families.supported import family_of, has_pictures
@@ -187,7 +187,7 @@ def _try(device: str) -> None:
 
 
 def _unusable(device: str, error: Exception) -> ModelError:
-    return ModelError(f"cannot use device {device!r}: {first_line(error)}; try --device cpu")
+    return unusable_device(device, first_line(error).partition(". ")[0])  # PyTorch goes on to list what it could use
 
 
 def _moved(model: PreTrainedModel, device: str) -> PreTrainedModel:

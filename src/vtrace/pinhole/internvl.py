@@ -18,7 +18,8 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
-from ..benchmarks.shapes.scene import SCHOOL, TOKEN_PIXELS, WORLD, Scene, draw_scene
+from ..benchmarks.shapes.drawing import draw_scene
+from ..benchmarks.shapes.scene import SCHOOL, TOKEN_PIXELS, WORLD, Scene
 from ..lvlm.processor import image_only
 from .build import CHAT_TEMPLATE, build_tokenizer, decoder_config, shrink_outputs, sincos_grid
 from .recipe import ImagePositions, Recipe, Stage, Vision

@@ -120,7 +120,7 @@ EFFICIENCY_STUDY = PointStudy(
     {
         "seconds": PlotPanel("tokens", "seconds", log_x=True, log_y=True),
         "memory": PlotPanel("tokens", "peak memory above the model's, MB", log_x=True, from_zero=True),
-        "faithfulness": PlotPanel("seconds", "RISE insertion, image", log_x=True, scatter=True),
+        "faithfulness": PlotPanel("seconds", "RISE insertion, image", scatter=True),
         "targets": PlotPanel("", "seconds", ticks={0.0: "one span", 1.0: "every token"}, from_zero=True),
     },
     efficiency_points,

@@ -22,7 +22,7 @@ from ..system.text_colours import FAINT, INK
 PAGE = 6.4  # inches
 TITLE, LABEL, TICK = 11.0, 10.0, 9.0  # points
 _UPRIGHT = 26  # characters of a line along the y axis
-_APART = 0.085  # smallest distance of two labels, as a fraction of the axes' height
+_LINE = 1.4 * TICK / 72  # inches between two labels; the axes become a little lower when they are laid out
 
 
 class FigureAndAxes(NamedTuple):
@@ -69,8 +69,11 @@ def label_lines(ax: Axes, labels: Sequence[LineLabel]) -> None:
     for label in labels:
         _, y = scale.transform(ax.transData.transform((ax.get_xlim()[0], label.y)))
         places.append((float(y), label))
-    places.sort(key=lambda place: place[0])
-    heights = spread([y for y, _ in places], _APART)
+    # Of dots at about the same height, the one on the left has the lowest name: lines to them hardly cross.
+    places.sort(key=lambda place: (round(place[0], 1), place[1].x or 0, place[0]))
+    inches = ax.get_window_extent().height / ax.figure.dpi
+    apart = min(_LINE / inches, 0.96 / max(1, len(places) - 1))  # closer if they would not fit otherwise
+    heights = spread(sorted(y for y, _ in places), apart)
     for (_, label), height in zip(places, heights, strict=True):
         at = (1.02, height)
         ax.text(*at, label.text, transform=ax.transAxes, fontsize=TICK, color=label.colour, va="center", ha="left")

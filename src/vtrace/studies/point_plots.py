@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from ..faithfulness.statistics import Summary
 from .figures import PAGE, LineLabel, label_lines, new_figure, set_labels
 from .method_colours import colours_of
 
 _CROWDED = 26  # more characters, with two between names, do not fit below the axes side by side
+_LETTER = 0.045  # width of a digit, as a fraction of the axes' width
 _SLANTED: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -54,11 +56,13 @@ def draw_panels(panels: Mapping[str, PlotPanel], means: SeriesMeans) -> Figure:
             ax.set_xscale("log")
         if panel.log_y:
             ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter("{x:g}")
         series = {label: means.get((title, label), []) for label in colours}
         for label, points in series.items():
             _draw_series(ax, panel, colours[label], points)
         if panel.from_zero:
-            ax.set_ylim(bottom=0)
+            ax.set_ylim(0, 1.05 * ax.dataLim.y1)
         if panel.scatter:
             ax.margins(0.1)
         else:
@@ -79,7 +83,23 @@ def _draw_series(ax: Axes, panel: PlotPanel, colour: str, points: Sequence[MeanP
 
 
 def _set_ticks(ax: Axes, panel: PlotPanel, places: Sequence[float]) -> None:
-    ticks = panel.ticks or {x: f"{x:g}" if x >= 1 else f"{x:.2f}" for x in places}
-    crowded = len("  ".join(ticks.values())) > _CROWDED
-    ax.set_xticks(list(ticks), list(ticks.values()), **(_SLANTED if crowded else {}))
+    if panel.ticks:
+        slanted = len("  ".join(panel.ticks.values())) > _CROWDED
+        ax.set_xticks(list(panel.ticks), list(panel.ticks.values()), **(_SLANTED if slanted else {}))
+    else:
+        names = {x: f"{x:g}" if x >= 1 or not x else f"{x:.2f}" for x in places}
+        shown = _apart(ax, names)
+        ax.set_xticks(places, [names[x] if x in shown else "" for x in places])
     ax.minorticks_off()
+
+
+def _apart(ax: Axes, names: Mapping[float, str]) -> set[float]:
+    """The places, from left to right and with the last one, whose numbers do not run into each other."""
+    at = {x: float(ax.transAxes.inverted().transform(ax.transData.transform((x, ax.get_ylim()[0])))[0]) for x in names}
+    places = sorted(names)
+    kept = places[-1:]
+    for x in places[:-1]:
+        near = kept[0], kept[-1]  # the last place, and the neighbour on the left
+        if all(abs(at[x] - at[other]) > _LETTER * (1 + (len(names[x]) + len(names[other])) / 2) for other in near):
+            kept.append(x)
+    return set(kept)

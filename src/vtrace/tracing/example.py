@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
+
+from PIL import Image
 
 from ..errors import InputError
 from ..system.json_reader import read_json
@@ -28,7 +31,16 @@ class Chat(NamedTuple):
 def as_example(images: Picture | Sequence[Picture], question: str) -> Example:
     """Open the pictures and normalise the question."""
     several = images if isinstance(images, Sequence) and not isinstance(images, str) else [images]
+    if _is_picture(question) and not any(map(_is_picture, several)):
+        raise InputError("the question comes after the pictures; write: trace(lvlm, pictures, question)")
+    if not isinstance(question, str):
+        raise InputError(f"a question cannot be of type {type(question).__name__}; give its text")
     return tidy(Example(open_images(several), question))
+
+
+def _is_picture(given: object) -> bool:
+    """Whether this is a picture, or the name of a file."""
+    return isinstance(given, Image.Image) or (isinstance(given, str | os.PathLike) and os.path.isfile(given))
 
 
 def is_chat(given: object) -> TypeGuard[Sequence[Message]]:

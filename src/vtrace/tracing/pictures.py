@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 from PIL import ExifTags, Image, ImageFilter, ImageOps, UnidentifiedImageError
 
 from ..errors import InputError, first_line
@@ -55,12 +54,12 @@ def image_size(picture: str | os.PathLike[str] | bytes, name: str, formats: Sequ
         return opened.size
 
 
-def open_mask(path: str | os.PathLike[str]) -> np.ndarray:
-    """One number for each pixel of a mask, as its file stores them: palettes and 16 bits are kept."""
+def open_mask(path: str | os.PathLike[str]) -> Image.Image:
+    """A picture with one number for each pixel of a mask, as its file stores them: palettes and 16 bits are kept."""
     name = str(path)
     with _refusing(name), Image.open(_file(path, name), formats=_known(FORMATS)) as opened:
         _check_size(opened, name)
-        return np.asarray(opened if opened.mode in _MASK_MODES else opened.convert("L"))
+        return opened.copy() if opened.mode in _MASK_MODES else opened.convert("L")
 
 
 @contextmanager

@@ -129,7 +129,7 @@ class _Mask(NamedTuple):
 
 def _mask_in(path: Path) -> _Mask:
     """The values of a mask, 0 being the background."""
-    values = open_mask(path)
+    values = np.asarray(open_mask(path))
     labels = [int(value) for value in np.unique(values) if value]
     if len(labels) > MOST_LABELS:
         raise InputError(f"{path} has {len(labels)} values; a mask has one value per region, at most {MOST_LABELS}")

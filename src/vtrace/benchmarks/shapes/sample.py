@@ -10,7 +10,7 @@ from PIL import Image
 from ...types import Box, Span
 from ..marked_text import unmark
 from .questions import ANSWER_PREFIX, TASKS
-from .scene import SPLITS, WORLD, Scene, Split, World, draw_scene, random_scene
+from .scene import SPLITS, WORLD, Scene, Split, World, random_scene
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Sample:
 
     @property
     def image(self) -> Image.Image:
+        from .drawing import draw_scene  # slow, and not needed to ask about a scene
+
         return draw_scene(self.scene)
 
     @property

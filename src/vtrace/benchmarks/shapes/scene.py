@@ -1,4 +1,4 @@
-"""Scenes of the Shapes world: crowded boards of coloured shapes, and how they are drawn.
+"""Scenes of the Shapes world: crowded boards of coloured shapes.
 
 A scene is a board of cells with six to ten things on it, at most one per cell. A thing is named by
 its colour and shape, and no two things in a scene share both, so "the red star" is always one thing,
@@ -12,9 +12,6 @@ import math
 import random
 from dataclasses import dataclass
 from typing import Literal, get_args
-
-import numpy as np
-from PIL import Image, ImageDraw
 
 from ...types import Box
 
@@ -75,8 +72,34 @@ class Thing:
     @property
     def box(self) -> Box:
         """Around the drawn outline."""
-        xs, ys = zip(*_outline(self), strict=True)
+        xs, ys = zip(*self.outline, strict=True)
         return Box(min(xs), min(ys), max(xs), max(ys))
+
+    @property
+    def outline(self) -> list[tuple[float, float]]:
+        """Corner points of the shape, in pixels."""
+        match self.shape:
+            case "circle":
+                polar = [(0.9, 2 * math.pi * k / 28) for k in range(28)]
+            case "square":
+                polar = [(1.08, math.pi / 4 + math.pi / 2 * k) for k in range(4)]
+            case "triangle":
+                polar = [(1.05, -math.pi / 2 + 2 * math.pi / 3 * k) for k in range(3)]
+            case "star":
+                polar = [(1.0 if k % 2 == 0 else 0.42, -math.pi / 2 + math.pi / 5 * k) for k in range(10)]
+            case _:  # cross: four arms, three corners each
+                inner, tip, lean = 0.34 * math.sqrt(2), math.hypot(0.95, 0.34), math.atan2(0.34, 0.95)
+                polar = [
+                    corner
+                    for k in range(4)
+                    for corner in (
+                        (tip, math.pi / 2 * k - lean),
+                        (tip, math.pi / 2 * k + lean),
+                        (inner, math.pi / 2 * k + math.pi / 4),
+                    )
+                ]
+        turned = [(self.radius * r, a + self.angle) for r, a in polar]
+        return [(self.x + r * math.cos(a), self.y + r * math.sin(a)) for r, a in turned]
 
 
 @dataclass(frozen=True)
@@ -125,61 +148,3 @@ def _place(rng: random.Random, world: World, colour: str, shape: str, row: int, 
     x = left + room / 2 + rng.uniform(-slack, slack)
     y = top + room / 2 + rng.uniform(-slack, slack)
     return Thing(colour, shape, row + 1, column + 1, x, y, radius, rng.uniform(-0.25, 0.25))
-
-
-def draw_scene(scene: Scene) -> Image.Image:
-    """Draw a scene, antialiased, on a tinted, noisy background with faint strokes."""
-    rng = np.random.default_rng(scene.background)
-    width, height = scene.size
-    picture = Image.fromarray(_background(rng, width, height)).resize((2 * width, 2 * height), Image.Resampling.NEAREST)
-    pen = ImageDraw.Draw(picture)
-    for _ in range(rng.integers(4, 13)):
-        ends = rng.uniform(0, 1, (2, 2)) * (2 * width, 2 * height)
-        at = picture.getpixel((width, height))
-        shade = tuple(int(np.clip(channel + rng.uniform(-38, 38), 0, 255)) for channel in at)  # type: ignore[union-attr]
-        pen.line([tuple(end) for end in ends], fill=shade, width=int(rng.integers(2, 9)))
-    for thing in scene.things:
-        jitter = rng.normal(0, 9, 3)
-        fill = tuple(int(np.clip(v + j, 0, 255)) for v, j in zip(SHAPE_COLOURS[thing.colour], jitter, strict=True))
-        pen.polygon([(2 * x, 2 * y) for x, y in _outline(thing)], fill=fill)
-    return picture.reduce(2)
-
-
-def _background(rng: np.random.Generator, width: int, height: int) -> np.ndarray:
-    tint = rng.uniform(120, 205) + rng.normal(0, 12, 3)
-    coarse = rng.normal(0, 10, (max(2, height // 24), max(2, width // 24), 3)).astype(np.float32)
-    blotches = np.stack(
-        [
-            np.asarray(Image.fromarray(coarse[..., c]).resize((width, height), Image.Resampling.BICUBIC))
-            for c in range(3)
-        ],
-        axis=-1,
-    )
-    grain = rng.uniform(2, 9) * rng.standard_normal((height, width, 1), dtype=np.float32)
-    return np.clip(tint.astype(np.float32) + blotches + grain, 0, 255).astype(np.uint8)
-
-
-def _outline(thing: Thing) -> list[tuple[float, float]]:
-    """Corner points of the shape, in pixels."""
-    radius, turn = thing.radius, thing.angle
-    match thing.shape:
-        case "circle":
-            polar = [(0.9, 2 * math.pi * k / 28) for k in range(28)]
-        case "square":
-            polar = [(1.08, math.pi / 4 + math.pi / 2 * k) for k in range(4)]
-        case "triangle":
-            polar = [(1.05, -math.pi / 2 + 2 * math.pi / 3 * k) for k in range(3)]
-        case "star":
-            polar = [(1.0 if k % 2 == 0 else 0.42, -math.pi / 2 + math.pi / 5 * k) for k in range(10)]
-        case _:  # cross: four arms, three corners each
-            inner, tip, lean = 0.34 * math.sqrt(2), math.hypot(0.95, 0.34), math.atan2(0.34, 0.95)
-            polar = [
-                corner
-                for k in range(4)
-                for corner in (
-                    (tip, math.pi / 2 * k - lean),
-                    (tip, math.pi / 2 * k + lean),
-                    (inner, math.pi / 2 * k + math.pi / 4),
-                )
-            ]
-    return [(thing.x + radius * r * math.cos(a + turn), thing.y + radius * r * math.sin(a + turn)) for r, a in polar]
