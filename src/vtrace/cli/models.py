@@ -14,6 +14,7 @@ def models_command(json: JsonOption = False) -> None:
     transformers with the reason why not."""
     from ..lvlm.checkpoint_source import EMBEDDED
     from ..lvlm.families.supported import FAMILIES, image_text_types
+    from ..lvlm.joined import JOINED
     from ..lvlm.pretrained import PACKAGED
 
     types = image_text_types()
@@ -23,6 +24,7 @@ def models_command(json: JsonOption = False) -> None:
             "image_text_types": [one._asdict() for one in types],
             "embedded": list(EMBEDDED),
             "packaged": {name: model.requirement for name, model in PACKAGED.items()},
+            "joined": {name: model.base for name, model in JOINED.items()},
         }
         print(jsonlib.dumps(facts, indent=1))
         return
@@ -47,4 +49,6 @@ def models_command(json: JsonOption = False) -> None:
     print(f"Embedded models: {', '.join(EMBEDDED)}")
     for name, model in PACKAGED.items():
         print(f"Pretrained, from the PyPI package {model.requirement}: {name}")
+    for name, joined in JOINED.items():
+        print(f"A pretrained decoder, {joined.base}, that was taught to see Shapes: {name}")
     print("Memory and passes of a model: vtrace doctor --model NAME")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..faithfulness.store import Shard
     from ..tracing.endpoint import Endpoint
 
-_MODEL = "Hub id (or id@revision), folder, embedded model (pinhole, pinhole-internvl), or smollm2."
+_MODEL = "Hub id (or id@revision), folder, embedded model (pinhole, pinhole-internvl), smollm2, or pinhole-smollm2."
 _METHODS = "Comma-separated method names (see: vtrace methods), or a group: instant, quick, all."
 _SETTING = "METHOD.OPTION=VALUE"
 _FRACTION = "FRACTION"

