@@ -25,6 +25,8 @@ NEEDED = (  # in the wheel: what is read at run time, and no module imports
     "vtrace/serve/static/index.html",
     "vtrace/triage/source/page.html",
     "vtrace/triage/source/triage.js",
+    "vtrace/pinhole/checkpoint_smollm2/trained.safetensors",
+    "vtrace/pinhole/checkpoint_smollm2/config.json",
     *(
         f"vtrace/pinhole/{folder}/{file}"
         for folder in ("checkpoint", "checkpoint_half", "checkpoint_internvl")

@@ -23,7 +23,10 @@ def base(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "base"
     folder.mkdir()
     torch.manual_seed(0)
-    weights = {"model.embed_tokens.weight": torch.randn(5, 4), "model.layers.0.self_attn.q_proj.weight": torch.randn(4, 4)}
+    weights = {
+        "model.embed_tokens.weight": torch.randn(5, 4),
+        "model.layers.0.self_attn.q_proj.weight": torch.randn(4, 4),
+    }
     save_file(weights, folder / "model.safetensors")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_text(json.dumps({"<filename>": 6}))

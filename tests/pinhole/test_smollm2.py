@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import random
 
-import numpy as np
 import pytest
 import torch
-from support.real_parts import smollm2_cache
 from torch import nn
 from transformers import LlamaConfig, LlamaModel
 
 import vtrace
+from support.real_parts import smollm2_cache
+from vtrace.benchmarks.embedded import shapes_example
+from vtrace.benchmarks.shapes.membership import notes
 from vtrace.benchmarks.shapes.questions import TASKS
 from vtrace.benchmarks.shapes.sample import sample
 from vtrace.benchmarks.shapes.scene import SHAPE_COLOURS, SHAPES, TILED
+from vtrace.faithfulness.evidence import evidence_positions, localisation
 from vtrace.lvlm.joined import JOINED, TRAINED
+from vtrace.methods.registry import run_method
+from vtrace.methods.session import TraceSession
 from vtrace.pinhole.accuracy import blank_like, measure_accuracy
 from vtrace.pinhole.card import joined_card, size_of, trained_parameters
 from vtrace.pinhole.low_rank import LowRank, add_low_rank, changes
 from vtrace.pinhole.packed_attention import PACKED, PackedRows, attending_within
 from vtrace.pinhole.smollm2 import NAME, Parts, draw_tiles, prompt_beginning, what_tokens_show
 from vtrace.tracing.defaults import SYSTEM_PROMPT
+from vtrace.tracing.targets import find_target
 
 FOLDER = JOINED[NAME].shipped
 
@@ -63,7 +67,9 @@ def test_a_packed_question_is_computed_as_if_it_were_alone():
     decoder.config._attn_implementation = PACKED
     with attending_within(PackedRows(prefix, where, back)):
         mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-        packed = decoder(inputs_embeds=x, position_ids=positions, attention_mask=mask, use_cache=False).last_hidden_state
+        packed = decoder(
+            inputs_embeds=x, position_ids=positions, attention_mask=mask, use_cache=False
+        ).last_hidden_state
     decoder.config._attn_implementation = "eager"
     for own in (slice(5, 8), slice(8, 12)):
         alone = torch.cat([x[:, :prefix], x[:, own]], dim=1)
@@ -114,7 +120,9 @@ def test_it_is_trained_on_the_prompts_and_pixels_of_its_processor(cache):
     parts = Parts()
     processor = parts.processor()
     for rows, columns in TILED.boards:
-        item = next(s for s in map(lambda k: sample("dev", k, TILED), range(100)) if s.scene.size == (64 * columns, 64 * rows))
+        item = next(
+            s for s in map(lambda k: sample("dev", k, TILED), range(100)) if s.scene.size == (64 * columns, 64 * rows)
+        )
         messages = [
             {"role": "system", "content": SYSTEM_PROMPT},
             {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": item.question}]},
@@ -134,20 +142,18 @@ def test_measured_accuracy_is_what_is_recorded(lvlm):
 
 
 @pytest.mark.slow
-def test_an_answer_is_explained_by_the_patches_that_show_it(lvlm):
-    item = next(s for s in (sample("dev", k, TILED) for k in range(100)) if s.task == "where")
-    trace = vtrace.trace(lvlm, item.image, item.question, response=item.response)
-    assert len(trace.patches) == 4 * (item.scene.rows * item.scene.columns + 1)
-    found = vtrace.attribute(lvlm, trace, method="vtrace-ordered")
-    box = item.evidence_boxes[0]
-    inside = [p for p in trace.patches if p.box.intersects(box)] if hasattr(trace.patches[0].box, "intersects") else None
-    assert inside is None or max(found.scores[p.position] for p in inside) > np.median([found.scores[p.position] for p in trace.patches])
+def test_ordered_paths_find_what_a_response_tells_of(lvlm):
+    item = next(s for s in (sample("dev", k, TILED) for k in range(100)) if s.task == "at")
+    trace = vtrace.trace(lvlm, shapes_example(item), response=item.response)
+    patches = trace.positions("image")
+    assert len(patches) == 4 * (item.scene.rows * item.scene.columns + 1)
+    scores = run_method("vtrace-ordered", TraceSession.open(lvlm, trace), find_target(trace, "response")).scores
+    evidence = evidence_positions(trace).image
+    assert localisation(scores, patches, evidence)["auc"] > 0.7
 
 
 @pytest.mark.slow
 def test_it_says_that_it_is_a_toy(lvlm):
-    from vtrace.benchmarks.shapes.membership import notes
-
     picture = blank_like(sample("dev", 0).image)
     trace = vtrace.trace(lvlm, picture, "What is on the table?", response="A cup.")
     assert "pinhole-smollm2 is a toy" in notes(trace)[0]
@@ -160,4 +166,3 @@ def test_the_card_states_what_was_measured(lvlm):
     assert (FOLDER / "README.md").read_text() == joined_card(recorded, log, size_of(lvlm), trained_parameters(FOLDER))
     assert set(recorded["tasks"]) == set(TASKS)
     assert (FOLDER / TRAINED).stat().st_size < 15e6
-    assert random.Random(0)

@@ -40,7 +40,7 @@ def _pixel_mask(inputs: ProcessorOutput, chosen: Tensor, config: ModelConfig) ->
 IDEFICS3 = Family(
     name="Idefics3 and SmolVLM",
     model_types=("idefics3", "smolvlm"),
-    status=TESTED,
+    status=f"Idefics3: tried on the trained Pinhole-SmolLM2; SmolVLM: {TESTED}",
     decoder=lambda model: model.model.text_model,
     cells=_cells,
     pixel_mask=_pixel_mask,
