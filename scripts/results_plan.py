@@ -29,7 +29,7 @@ FIRST = (
     "flowtracer", "rollout", "attnlrp", "loo", "random",
 )  # fmt: skip
 
-# With 135M parameters, these take 10 to 70 times as long as the others, whose two curves on each example are what costs.
+# With 135M parameters, these take 10 to 70 times as long as the others, of which the two curves are what costs.
 SLOW_ON_TEXT = ("ig", "reagent", SLOWEST)
 ON_TEXT = tuple(name for name in dict.fromkeys((*FIRST, *METHODS)) if name not in SLOW_ON_TEXT)
 

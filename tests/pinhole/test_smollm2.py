@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaModel
 
 import vtrace
 from support.real_parts import smollm2_cache
-from vtrace.benchmarks.embedded import shapes_example
+from vtrace.benchmarks.registry import shapes_example
 from vtrace.benchmarks.shapes.membership import notes
 from vtrace.benchmarks.shapes.questions import TASKS
 from vtrace.benchmarks.shapes.sample import sample
@@ -120,9 +120,8 @@ def test_it_is_trained_on_the_prompts_and_pixels_of_its_processor(cache):
     parts = Parts()
     processor = parts.processor()
     for rows, columns in TILED.boards:
-        item = next(
-            s for s in map(lambda k: sample("dev", k, TILED), range(100)) if s.scene.size == (64 * columns, 64 * rows)
-        )
+        size = (64 * columns, 64 * rows)
+        item = next(s for s in (sample("dev", k, TILED) for k in range(100)) if s.scene.size == size)
         messages = [
             {"role": "system", "content": SYSTEM_PROMPT},
             {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": item.question}]},
