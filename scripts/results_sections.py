@@ -51,7 +51,7 @@ def joined(sections: Sequence[Section]) -> str:
 def results_of(plan: ResultsPlan, model: str) -> ModelResults:
     folder = plan.work / model
     run = _without_gaps(read_run(folder / "test"), plan, model)
-    main = tabulate(run, methods=present(run, plan.main(model)), against="vtrace")
+    main = tabulate(run, methods=complete(run, plan.main(model)), against="vtrace")
     first = tabulate(run, methods=[m for m in plan.first if m in main.methods], against="vtrace")
     summary = [Section("Summary", _summary(run, main)), Section("Test split", markdown(_only_curves(first)))]
     if GROUNDS[model].sees:
@@ -99,22 +99,31 @@ def _long_tables(main: Table, first: Table) -> list[Section]:
 
 def _other_methods(test: Run, plan: ResultsPlan, model: str, main: Table) -> Iterator[Section]:
     """Methods that are not in the first table, some of them on fewer examples."""
+    if begun := [m for m in present(test, plan.main(model)) if m not in main.methods]:
+        yield _begun(test, [*main.methods, *begun])
     if more := [m for m in main.methods if m not in plan.first]:
         yield Section("Other quick methods", markdown(tabulate(test, methods=["vtrace", *more])))
     place = plan.work / model / plan.part("others", model).folder
     if not place.exists():
         return
     run = read_run(place)
-    done = Counter(method for _, method in {(row["item"], row["method"]) for row in run.rows.result})
-    names = [name for name in plan.part("others", model).methods if name in done]
+    names = complete(run, plan.part("others", model).methods)
     if not names:
         return
-    names = [name for name in names if done[name] == max(done.values())]  # not those that an interrupted run began
     every = tabulate(run, methods=names)
     yield Section(_few("More methods", every), markdown(_only_rise(every)))
     if present(run, [SLOWEST]):
         slow = tabulate(run, methods=present(run, [*main.methods, SLOWEST]))
         yield Section(_few("HETA", slow), markdown(_only_rise(slow)))
+
+
+def _begun(test: Run, methods: Sequence[str]) -> Section:
+    """Methods that an interrupted run has measured on its first examples."""
+    done = {(row["item"], row["method"]) for row in test.rows.result}
+    keys = [row["key"] for row in test.rows.item]
+    both = {*takewhile(lambda key: all((key, method) in done for method in methods), keys)}
+    table = tabulate(replace(test, rows=_rows_of(test.rows, both)), methods=methods, evidence=False)
+    return Section(_few("Every quick method", table), markdown(table, intervals=True))
 
 
 def _few(title: str, table: Table) -> str:
@@ -210,3 +219,9 @@ def present(run: Run, methods: Sequence[str]) -> list[str]:
     """The given methods that the run has."""
     measured = {row["method"] for row in run.rows.result}
     return [name for name in methods if name in measured]
+
+
+def complete(run: Run, methods: Sequence[str]) -> list[str]:
+    """The given methods that the run has for all examples: not those that an interrupted run began."""
+    done = Counter(method for _, method in {(row["item"], row["method"]) for row in run.rows.result})
+    return [name for name in methods if name in done and done[name] == max(done.values())]
