@@ -15,7 +15,7 @@ from ..lvlm.load import load
 from ..lvlm.model import Lvlm
 from ..lvlm.pretrained import PACKAGED
 from ..system.files import write_atomically
-from .accuracy import AccuracyReport, measure_accuracy, show_progress, world_of
+from .accuracy import AccuracyReport, dtype_of, measure_accuracy, show_progress, world_of
 from .low_rank import RANK
 from .recipe import Recipe
 from .smollm2 import NAME
@@ -148,7 +148,7 @@ These are the steps of the shipped weights. Their first two stages were run in s
 and mixes of tasks, while the program was being written; a run from scratch has not been made. Training
 scenes are disjoint from dev and test by construction.
 
-{_accuracy(NAME, result, " Only boards of 4 x 4 and 4 x 3 cells are asked about: on others, tiles are no cells.")}"""
+{_accuracy(NAME, result, " It computes in bfloat16. Only boards of 4 x 4 and 4 x 3 cells are asked about: on others, tiles are no cells.")}"""
 
 
 def _tuned(stage: JoinedStage) -> str:
@@ -163,7 +163,7 @@ def main() -> None:
     args = parser.parse_args()
     joined = args.model in JOINED
     folder: Path = JOINED[args.model].shipped if joined else EMBEDDED[args.model]
-    lvlm = load(args.model)
+    lvlm = load(args.model, dtype_of(args.model))
     result = measure_accuracy(
         lvlm.model, lvlm.processor, "test", args.per_task, progress=show_progress, world=world_of(args.model)
     )
