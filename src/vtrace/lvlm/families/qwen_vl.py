@@ -140,3 +140,11 @@ PADDLEOCR_VL = Family(
     cells=_cells,
     pixel_mask=lambda inputs, chosen, config: row_major_mask(inputs, chosen, config.vision_config.spatial_merge_size),
 )
+MINIMAX_M3 = Family(
+    name="MiniMax-M3",
+    model_types=("minimax_m3_vl",),
+    status=f"{TESTED}; pictures only",
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+    patch_embed=lambda model: model.model.vision_tower.embeddings,
+)
