@@ -49,8 +49,10 @@ class StackedHeads(NamedTuple):
 def _stacked_mask(layers: Sequence[Layer]) -> Mask | None:
     """One mask if it is the same for all sequences, else one for the heads of each."""
     masks = [layer.mask for layer in layers if layer.mask is not None]
-    if not masks or all(torch.equal(mask, masks[0]) for mask in masks[1:]) and masks[0].ndim == 2:
-        return layers[0].mask
+    if not masks:
+        return None
+    if masks[0].ndim == 2 and all(torch.equal(mask, masks[0]) for mask in masks[1:]):
+        return masks[0]
     return torch.cat([mask if mask.ndim == 3 else mask[None] for mask in masks])
 
 

@@ -1,4 +1,4 @@
-"""Pixtral, Mistral 3 and Mistral Large 4: pictures keep their aspect ratio; tokens row-major, a break token after each row."""
+"""Pixtral and models after it: pictures keep their aspect ratio; tokens row-major, a break token after each row."""
 
 from __future__ import annotations
 
