@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def has_index(mixer: Any) -> bool:
@@ -19,7 +19,7 @@ def has_index(mixer: Any) -> bool:
     return getattr(mixer, "indexer", None) is not None
 
 
-def selected(module: nn.Module, mask: Tensor | None, sources: int, options: Mapping[str, Any]) -> Tensor | None:
+def selected(module: Any, mask: Tensor | None, sources: int, options: Mapping[str, Any]) -> Tensor | None:
     """The mask of an attention call, without what its index has left out: batch,1 or groups,receivers,sources."""
     if (chosen := options.get("block_indices")) is not None:  # blocks of sources, for each group of heads
         kept = _among(chosen, -(-sources // module.indexer.block_size))
