@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from ..lvlm.layer import Layer, Mask, Mixing
+from ..lvlm.layer import Layer, AttentionMask, Mixing
 
 Device = Literal["cpu", "cuda"]  # a CPU, or a GPU of any kind
 BLOCK_BYTES: dict[Device, int] = {
@@ -33,7 +33,7 @@ class StackedHeads(NamedTuple):
     query: Float[Tensor, "heads positions size"]
     key: Float[Tensor, "groups positions size"]
     scaling: float
-    mask: Mask | None
+    mask: AttentionMask | None
     cap: float | None
     sink: Float[Tensor, " heads"] | None
     mixing: Mixing | None
@@ -46,7 +46,7 @@ class StackedHeads(NamedTuple):
         return cls(query, key, layers[0].scaling, _stacked_mask(layers), layers[0].cap, sink, mixing)
 
 
-def _stacked_mask(layers: Sequence[Layer]) -> Mask | None:
+def _stacked_mask(layers: Sequence[Layer]) -> AttentionMask | None:
     """One mask if it is the same for all sequences, else one for the heads of each."""
     masks = [layer.mask for layer in layers if layer.mask is not None]
     if not masks:
@@ -91,7 +91,7 @@ def attention_rows(layer: Layer | StackedHeads, receivers: ReceiverSet | None = 
 def _hide(
     weights: Float32[Tensor, "heads receivers seen"],
     block: ReceiverSet,
-    mask: Mask | None,
+    mask: AttentionMask | None,
 ) -> None:
     """Give zero weight to what a receiver cannot see. Consecutive heads share an entry of the mask."""
     if mask is None:  # only columns after the first receiver can be later than their row
