@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from ..lvlm.layer import Layer, AttentionMask, Mixing
+from ..lvlm.layer import AttentionMask, Layer, Mixing
 
 Device = Literal["cpu", "cuda"]  # a CPU, or a GPU of any kind
 BLOCK_BYTES: dict[Device, int] = {
