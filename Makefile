@@ -65,7 +65,7 @@ test-transformers:
 VERL_PYTEST := OMP_NUM_THREADS=1 .venv-verl/bin/python -m pytest -o filterwarnings=
 # Also timm, which needs it, and what has to run with torchvision as without it. The torchvision of PyPI is built for
 # CUDA; the plugin lets it be imported beside the CPU build of PyTorch.
-WITH_TORCHVISION := llama4 or cohere2_vision or kimi_k25 or molmo2 or lfm2_vl or nemotron_h_omni or fast_vlm or perception_lm or pinhole or TestRefusals
+WITH_TORCHVISION := llama4 or cohere2_vision or kimi_k25 or molmo2 or lfm2_vl or nemotron_h_omni or minimax_m3_vl or fast_vlm or perception_lm or pinhole or TestRefusals
 test-torchvision: .venv/installed .torchvision/installed
 	PYTHONPATH=.torchvision:tests $(BIN)/python -m pytest -q -p support.torchvision_cpu tests/lvlm/test_families.py tests/lvlm/test_probing.py -k "$(WITH_TORCHVISION)"
 

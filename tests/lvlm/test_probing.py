@@ -30,6 +30,7 @@ MOVED = ("aya_vision", "llama4", "fast_vlm")  # random attention or convolutions
 LAYERED = "granite4_vision"  # pictures enter beside the embeddings
 FOUND = [name for name in families.BUILDERS if name not in (*MOVED, LAYERED)]
 FEW = ("glm4v_moe", "qwen2_vl", "qwen3_vl", "ernie4_5_vl_moe", "lighton_ocr")  # families with few tokens here
+NONE_PLACED = (("glm4v_moe", 1), ("glm4v_moe", 5))  # of the checkpoints whose few tokens are probed
 CUT = [name for name in ("llava", "deepseek_vl", "janus", "kimi_k25", "molmo2") if name in FOUND]  # or padded
 
 
@@ -63,6 +64,23 @@ def share_found(known, probed) -> float:
     return float(np.mean(right))
 
 
+def overlap(known, probed) -> float:
+    """The mean share that the two boxes of a token have in common, of what either covers."""
+    found, shares = {patch.position: patch.box for patch in probed.patches}, []
+    for patch in known.patches:
+        one, other = patch.box, found.get(patch.position)
+        if other is None or area(one) < 1:  # a token whose place was cropped or padded away
+            continue
+        corners = np.maximum(one[:2], other[:2]), np.minimum(one[2:], other[2:])
+        common = float(np.prod(np.maximum(corners[1] - corners[0], 0)))
+        shares.append(common / (area(one) + area(other) - common))
+    return float(np.mean(shares))
+
+
+def area(box) -> float:
+    return (box.right - box.left) * (box.bottom - box.top)
+
+
 @pytest.mark.parametrize(
     ("name", "size"),
     [*SIZES.items(), *((name, (140, 130)) for name in FOUND), *((name, (200, 120)) for name in CUT)],
@@ -79,24 +97,17 @@ def test_the_grid_of_a_hidden_family_is_found_again(name, size, tmp_path):
         hidden = vtrace.load(place, family="auto")
     probed = asked(hidden, size)
     assert share_found(known, probed) >= 0.95
+    assert overlap(known, probed) >= (0.7 if name in CUT else 0.8), "edges are found, too"
     assert len(probed.panels) == len(known.panels), "tiles and thumbnail are told apart"
     assert all(0 <= patch.confidence <= 1 for patch in probed.patches)
 
 
-KNOWN_TO_BE_WRONG = pytest.mark.xfail(reason="140 by 130: one token in five is believed at a wrong place")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "seed"),
-    [
-        pytest.param(name, seed, marks=[KNOWN_TO_BE_WRONG] if (name, seed) == ("lighton_ocr", 4) else [])
-        for name in FEW
-        for seed in (4, 5)
-    ],
-)
+@pytest.mark.parametrize("seed", [1, 4, 5])
+@pytest.mark.parametrize("name", FEW)
 def test_few_tokens_of_other_checkpoints_are_placed_right_or_refused(name, seed, tmp_path):
-    """Answers of GLM-4.5V's eight tokens (seed 5, 44 by 100) fill the grid from left to right and back, by chance."""
+    """Answers of GLM-4.5V's eight tokens (seed 5, 44 by 100) fill the grid from left to right and back, by chance; in
+    the first inks, LightOnOCR's fit a padded picture better (seed 4, 140 by 130), or tiles and a thumbnail (seed 1)."""
     lvlm = vtrace.load(families.write(name, tmp_path, seed))
     probe = Probe(lvlm.seam, lvlm.processor, lvlm.image_token_id)
     hidden = replace(lvlm, family=replace(lvlm.family, cells=probe.cells))
@@ -106,9 +117,11 @@ def test_few_tokens_of_other_checkpoints_are_placed_right_or_refused(name, seed,
             found = asked(hidden, size)
         except ModelError:
             continue
-        assert share_found(asked(lvlm, size), found) >= 0.95
+        known = asked(lvlm, size)
+        assert share_found(known, found) >= 0.95
+        assert overlap(known, found) >= 0.8
         placed += 1
-    assert placed or (name, seed) == ("glm4v_moe", 5)
+    assert placed or (name, seed) in NONE_PLACED
 
 
 class TestHeldOut:
@@ -139,7 +152,7 @@ class TestHeldOut:
     @pytest.mark.parametrize("tokens", [2, 4, 9])
     def test_tokens_that_answer_at_random_are_not_believed(self, tokens):
         answers = [self.heard([(0, 0, 1, 1)] * tokens, 100, seed) for seed in range(12)]
-        assert not any(believed(place([heard], self.COURSE, tokens), CONFIDENT) for heard in answers)
+        assert not any(believed(place([heard], self.COURSE, tokens, 1.0), CONFIDENT) for heard in answers)
 
     def test_pictures_are_what_their_codes_say(self):
         size, boxes = 64, np.array(grid(4, 4))
@@ -186,22 +199,27 @@ def grid(rows: int, columns: int) -> list[tuple[float, float, float, float]]:
 
 class TestPlacing:
     @pytest.mark.parametrize(
-        "boxes",
+        ("boxes", "aspect"),
         [
-            grid(4, 6),
-            grid(1, 7),
-            [*grid(6, 6), *grid(3, 3)],
-            [*grid(2, 2), *grid(4, 4)],
-            grid(5, 5)[::-1],
-            [(0.25 + x / 2, y, 0.25 + u / 2, v) for x, y, u, v in grid(4, 4)],
-            [*((1.2 * x, 1.2 * y, min(1.2 * u, 1), min(1.2 * v, 1)) for x, y, u, v in grid(3, 3)), *grid(4, 4)],
+            (grid(4, 6), 1.5),
+            (grid(4, 6), 0.8),
+            (grid(1, 7), 5.0),
+            ([*grid(6, 6), *grid(3, 3)], 1.0),
+            ([*grid(2, 2), *grid(4, 4)], 0.7),
+            (grid(5, 5)[::-1], 1.0),
+            ([(0.25 + x / 2, y, 0.25 + u / 2, v) for x, y, u, v in grid(4, 4)], 2.0),
+            ([(x, 1.15 * y, u, min(1.15 * v, 1)) for x, y, u, v in grid(6, 6)], 1.15),
+            ([*((x, 1.2 * y, u, min(1.2 * v, 1)) for x, y, u, v in grid(4, 4)), *grid(5, 6)], 1.2),
         ],
-        ids=["grid", "row", "tiles and thumbnail", "thumbnail first", "backwards", "cropped", "padded thumbnail"],
-    )
-    def test_tokens_are_found_whatever_their_order_and_although_they_mix(self, boxes):
+        ids=[
+            "grid", "stretched", "row", "tiles and thumbnail", "thumbnail first", "backwards", "cropped", "padded",
+            "padded thumbnail",
+        ],
+    )  # fmt: skip
+    def test_tokens_are_found_whatever_their_order_and_although_they_mix(self, boxes, aspect):
         patterns = Patterns.of_levels(4)
         down, across = (answers(boxes, axis, patterns, 0.5, seed=axis) for axis in (1, 0))
-        placed = Grids(down, across, 16).place()
+        placed = Grids(down, across, 16, aspect).place()
         centres = [((p.box[0] + p.box[2]) / 2, (p.box[1] + p.box[3]) / 2) for p in placed]
         inside = [a <= x <= c and b <= y <= d for (x, y), (a, b, c, d) in zip(centres, boxes, strict=True)]
         assert np.mean(inside) >= 0.95
@@ -211,7 +229,8 @@ class TestPlacing:
         boxes = [box for k, box in enumerate(grid(6, 6)) if k not in (3, 8, 9, 17, 22)]
         patterns = Patterns.of_levels(4)
         down, across = (answers(boxes, axis, patterns, 0.2, seed=axis) for axis in (1, 0))
-        centres = [((p.box[0] + p.box[2]) / 2, (p.box[1] + p.box[3]) / 2) for p in Grids(down, across, 16).place()]
+        placed = Grids(down, across, 16, 1.0).place()
+        centres = [((p.box[0] + p.box[2]) / 2, (p.box[1] + p.box[3]) / 2) for p in placed]
         inside = [a <= x <= c and b <= y <= d for (x, y), (a, b, c, d) in zip(centres, boxes, strict=True)]
         assert np.mean(inside) >= 0.95
 

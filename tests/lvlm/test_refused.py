@@ -23,7 +23,6 @@ EVIDENCE = {  # what a reason says, and what then stands in the model's code
     "an encoder for its inputs": r"encoder_hidden_states|encoder_outputs",
     "queries over the whole picture": r"(?i)qformer|resampler|latent_query|self\.query",
     "discrete codes": r"VQVAE",
-    "a learned index": r"self\.indexer[\s\S]*_attn_implementation in \(.eager., .sdpa.\)",  # other kernels get indices
     "several residual streams": r"AltUp|HyperConnection|hyper_connection",
     "scale the residual stream": r"alpha \* residual",
     "pass convolutions before attention": r"v_sconv\(self\.v_proj",

@@ -307,6 +307,27 @@ def mistral3():
     return "Mistral3ForConditionalGeneration", config, processor
 
 
+def mistral_large4():
+    """Each token attends to the twelve others that an index selects; the last layer has the index of the one before,
+    its keys and values too, and no rotary positions."""
+    words, processor, vision = pixtral_parts(patch=8, merge=2)
+    text = text_config(
+        words, num_hidden_layers=3, num_key_value_heads=4, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
+        v_head_dim=12, head_dim=8, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+        index_topk=12, index_n_heads=8, index_head_dim=16, indexer_types=["full", "full", "shared"],
+        no_rope_layers=[1, 0, 0], kv_source_layers=[0, 1, 1],
+    )  # fmt: skip
+    config = transformers.MistralLarge4Config(
+        text_config=dict(model_type="mistral_large4_text", **text),
+        vision_config=vision,
+        image_token_index=words.convert_tokens_to_ids("[IMG]"),
+        spatial_merge_size=2,
+        vision_feature_layer=-1,
+        tie_word_embeddings=False,
+    )
+    return "MistralLarge4ForConditionalGeneration", config, processor
+
+
 def pixtral():
     words, processor, vision = pixtral_parts(patch=8, merge=1)
     config = transformers.LlavaConfig(
@@ -341,6 +362,7 @@ BUILDERS = {
         ernie4_5_vl_moe,
         paddleocr_vl,
         mistral3,
+        mistral_large4,
         pixtral,
         glm4v,
         glm4v_moe,

@@ -128,6 +128,32 @@ def nemotron_h_omni():
     return "NemotronH_Omni_Reasoning_V3", config, processor
 
 
+def minimax_m3_vl():
+    """In the second layer, each group of heads selects two blocks of eight tokens, beside the block of the receiver."""
+    marks = {name: f"]<]{name}[>[" for name in ("image", "video", "start of image", "end of image")}
+    words = tokenizer(*marks.values())
+    images = transformers.MiniMaxM3VLImageProcessor(
+        patch_size=8, merge_size=2, size={"shortest_edge": 6 * 16 * 16, "longest_edge": 12 * 16 * 16}, **IMAGE
+    )
+    text = text_config(
+        words, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, shared_intermediate_size=32,
+        dense_intermediate_size=64, rotary_dim=8, mlp_layer_types=["dense", "sparse"],
+        layer_types=["full_attention", "minimax_m3_sparse"], index_n_heads=2, index_head_dim=16, index_block_size=8,
+        index_topk_blocks=3,
+    )  # fmt: skip
+    config = transformers.MiniMaxM3VLConfig(
+        text_config=dict(model_type="minimax_m3_vl_text", **text),
+        vision_config=vision_config(patch_size=8),
+        projector_hidden_size=32,
+        tie_word_embeddings=False,
+        **ids(words, image_token_index=marks["image"], video_token_index=marks["video"]),
+    )
+    processor = transformers.MiniMaxM3VLProcessor(
+        images, words, transformers.MiniMaxM3VLVideoProcessor(), chat_template=template(marks["image"])
+    )
+    return "MiniMaxM3SparseForConditionalGeneration", config, processor
+
+
 MOLMO_MARKS = ("<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>", "<im_end>", "<frame_start>", "<frame_end>")
 
 
@@ -163,5 +189,5 @@ def molmo2_o():
 
 NEEDING_TORCHVISION = {
     builder.__name__: builder
-    for builder in (llama4, cohere2_vision, kimi_k25, molmo2, molmo2_o, lfm2_vl, nemotron_h_omni)
+    for builder in (llama4, cohere2_vision, kimi_k25, molmo2, molmo2_o, lfm2_vl, nemotron_h_omni, minimax_m3_vl)
 }

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from ..lvlm.layer import Layer, Mixing
+from ..lvlm.layer import AttentionMask, Layer, Mixing
 
 Device = Literal["cpu", "cuda"]  # a CPU, or a GPU of any kind
 BLOCK_BYTES: dict[Device, int] = {
@@ -33,7 +33,7 @@ class StackedHeads(NamedTuple):
     query: Float[Tensor, "heads positions size"]
     key: Float[Tensor, "groups positions size"]
     scaling: float
-    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None  # the same for all
+    mask: AttentionMask | None
     cap: float | None
     sink: Float[Tensor, " heads"] | None
     mixing: Mixing | None
@@ -43,7 +43,17 @@ class StackedHeads(NamedTuple):
         query, key = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("query", "key"))
         sink = None if layers[0].sink is None else layers[0].sink.repeat(len(layers))
         mixing = None if layers[0].mixing is None else layers[0].mixing.stacked([layer.mixing for layer in layers[1:]])
-        return cls(query, key, layers[0].scaling, layers[0].mask, layers[0].cap, sink, mixing)
+        return cls(query, key, layers[0].scaling, _stacked_mask(layers), layers[0].cap, sink, mixing)
+
+
+def _stacked_mask(layers: Sequence[Layer]) -> AttentionMask | None:
+    """One mask if it is the same for all sequences, else one for the heads of each."""
+    masks = [layer.mask for layer in layers if layer.mask is not None]
+    if not masks:
+        return None
+    if masks[0].ndim == 2 and all(torch.equal(mask, masks[0]) for mask in masks[1:]):
+        return masks[0]
+    return torch.cat([mask if mask.ndim == 3 else mask[None] for mask in masks])
 
 
 def kind_of(device: torch.device) -> Device:
@@ -81,18 +91,22 @@ def attention_rows(layer: Layer | StackedHeads, receivers: ReceiverSet | None = 
 def _hide(
     weights: Float32[Tensor, "heads receivers seen"],
     block: ReceiverSet,
-    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None,
+    mask: AttentionMask | None,
 ) -> None:
-    """Give zero weight to what a receiver cannot see."""
+    """Give zero weight to what a receiver cannot see. Consecutive heads share an entry of the mask."""
     if mask is None:  # only columns after the first receiver can be later than their row
         first, last = _first(block), _last(block)
         own = torch.arange(first, last + 1, device=weights.device) if isinstance(block, slice) else block
         late = torch.arange(first, last + 1, device=weights.device) > own[:, None]
         weights[..., first:].masked_fill_(late, float("-inf"))
-    elif mask.dtype == torch.bool:
-        weights.masked_fill_(~mask[block], float("-inf"))
+        return
+    seen = mask[..., block, :]
+    groups = weights.view(len(seen), -1, *seen.shape[1:]) if seen.ndim == 3 else weights
+    seen = seen[:, None] if seen.ndim == 3 else seen
+    if mask.dtype == torch.bool:
+        groups.masked_fill_(~seen, float("-inf"))
     else:
-        weights += mask[block]
+        groups += seen
 
 
 def _positions(block: ReceiverSet, device: torch.device) -> Int[Tensor, " receivers"]:

@@ -82,7 +82,7 @@ def _beginning(layer: Layer, length: int) -> Layer:
         key=layer.key[:, own],
         value=layer.value[:, own],
         update=layer.update[own],
-        mask=None if layer.mask is None else layer.mask[own, own],
+        mask=None if layer.mask is None else layer.mask[..., own, own],
         residual=layer.residual[own],
         gain=None if layer.gain is None else layer.gain[own],
         gate=None if layer.gate is None else layer.gate[own],

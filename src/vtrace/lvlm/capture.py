@@ -26,6 +26,7 @@ from ..errors import ModelError
 from .hybrid import watched_mixers
 from .layer import BatchConsumer, Layer
 from .mixer import MixerCall, gated_query, mixer_of, mixing_layers
+from .selection import for_heads, selected
 from .tensor_parallel import head_group
 
 
@@ -215,12 +216,13 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """SDPA that also records its inputs. Soft-capping and sinks, which SDPA lacks, are left to the model's own code."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    seen = attention_mask
+    seen = attention_mask = selected(module, attention_mask, key.shape[2], kwargs)
     if seen is None and not kwargs.get("is_causal", getattr(module, "is_causal", True)):
         seen = torch.ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
     cap, sink = kwargs.get("softcap"), kwargs.get("s_aux")
     if cap is None and sink is None:
-        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+        mask = for_heads(attention_mask, query.shape[1])
+        output, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=scaling, **kwargs)
     else:
         output = _eager(module, query, key, value, seen, scale, **kwargs)
     recorder = _ACTIVE.get()
@@ -242,7 +244,7 @@ def _eager(
             positions = torch.arange(length, device=query.device)
             mask = (positions <= positions[rows, None])[None, None]
         else:
-            mask = seen[:, :, rows]
+            mask = for_heads(seen[:, :, rows], query.shape[1])
         if mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
         parts.append(own(module, query[:, :, rows], key, value, mask, scaling=scale, **kwargs)[0])

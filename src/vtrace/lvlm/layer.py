@@ -11,6 +11,9 @@ from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+AttentionMask = (
+    Bool[Tensor, "*groups positions positions"] | Float[Tensor, "*groups positions positions"]
+)  # groups of heads
 RowReader = Callable[[Int[Tensor, " receivers"]], Float32[Tensor, "heads receivers seen"]]
 
 
@@ -40,7 +43,7 @@ class Layer:
     update: Float[Tensor, "positions width"]  # what the attention block adds to the residual stream
     projection: Float[Tensor, "width heads*size"]  # weight of the output projection, and of a norm after it
     scaling: float
-    mask: Bool[Tensor, "positions positions"] | Float[Tensor, "positions positions"] | None  # None for causal
+    mask: AttentionMask | None  # None for causal
     residual: Float[Tensor, "positions width"]  # the residual stream before the update was added
     gain: Float[Tensor, " positions"] | None = None  # factor of a norm after the projection, for each receiver
     group: ProcessGroup | None = None  # processes that have the other heads of this layer; None if all are here

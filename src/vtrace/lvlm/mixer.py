@@ -82,7 +82,7 @@ class MixerCall(NamedTuple):
     value: Float[Tensor, "batch groups positions size"]
     last: Float[Tensor, " inputs"]  # what came out at the last position of the first sequence, before the gate
     scaling: float = 1.0
-    mask: Tensor | None = None  # 1 or batch,1,positions,positions; None for causal
+    mask: Tensor | None = None  # 1 or batch,1 or groups,positions,positions; None for causal
     gate: Float[Tensor, "batch positions heads size"] | None = None
     mixing: Callable[[int, int], Mixing] | None = None  # of a sequence of this length, for layers without softmax
     cap: float | None = None  # of soft-capped logits
@@ -90,7 +90,10 @@ class MixerCall(NamedTuple):
     taps: Float[Tensor, "heads size"] | None = None  # what multiplies the projection of each head, for convolutions
 
     def mask_of(self, row: int, own: slice) -> Tensor | None:
-        return None if self.mask is None else self.mask[row if len(self.mask) > 1 else 0, 0, own, own]
+        if self.mask is None:
+            return None
+        mask = self.mask[row if len(self.mask) > 1 else 0, :, own, own]
+        return mask[0] if len(mask) == 1 else mask
 
     def projection(self, weight: Float[Tensor, "width inputs"]) -> Float[Tensor, "width _"]:
         """The projection of each head. The taps of a convolution are heads that share values and projection."""

@@ -17,6 +17,7 @@ from transformers.masking_utils import sdpa_mask
 
 from ..errors import ModelError
 from .gradients import overridden
+from .selection import for_heads, selected
 
 Rule = Literal["attnlrp", "cp"]
 _AttentionOutput = tuple[Tensor, None]  # what transformers expects of an attention function: output, no weights
@@ -83,16 +84,16 @@ def _uniform(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> _AttentionOutput:
     """Each matrix product splits its relevance evenly: a quarter each for queries and keys, half for values."""
-    return sdpa_attention_forward(
-        module, scaled(query, 0.25), scaled(key, 0.25), scaled(value, 0.5), attention_mask, **kwargs
-    )
+    mask = for_heads(selected(module, attention_mask, key.shape[2], kwargs), query.shape[1])
+    return sdpa_attention_forward(module, scaled(query, 0.25), scaled(key, 0.25), scaled(value, 0.5), mask, **kwargs)
 
 
 def _constant(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> _AttentionOutput:
     """All relevance passes through the values."""
-    return sdpa_attention_forward(module, query.detach(), key.detach(), value, attention_mask, **kwargs)
+    mask = for_heads(selected(module, attention_mask, key.shape[2], kwargs), query.shape[1])
+    return sdpa_attention_forward(module, query.detach(), key.detach(), value, mask, **kwargs)
 
 
 _NAMES: dict[Rule, str] = {"attnlrp": "vtrace_attnlrp", "cp": "vtrace_cplrp"}

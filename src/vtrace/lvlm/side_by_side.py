@@ -19,6 +19,7 @@ from .families.family import ProcessorOutput
 from .grouped_attention import attending_by_groups
 from .growing_cache import growing_cache
 from .model import Lvlm
+from .selection import has_index
 
 PROMPT_TOKENS = 8192  # of prompts that are read together, or one prompt
 
@@ -100,8 +101,10 @@ def _choose(waiting: Sequence[tuple[int, Unanswered]], room: int) -> Sequence[tu
 
 
 def can_decode_side_by_side(lvlm: Lvlm) -> bool:
-    """Whether every layer remembers keys and values; a state that layers carry along cannot be padded on the left."""
-    return all(getattr(layer, "self_attn", None) is not None for layer in lvlm.seam.decoder.layers)
+    """Whether every layer remembers keys and values, and nothing else. A state that layers carry along cannot be padded
+    on the left, and an index counts the padding."""
+    mixers = [getattr(layer, "self_attn", None) for layer in lvlm.seam.decoder.layers]
+    return all(mixer is not None and not has_index(mixer) for mixer in mixers)
 
 
 @torch.no_grad()

@@ -40,12 +40,11 @@ def blurred_pixels(lvlm: Lvlm, trace: Trace, clean: ProcessorOutput, radius: flo
 class SwappedPixels:
     """A blurred copy of the picture is processed once, and every picture takes the pixels of its patches from it."""
 
-    together = True
-
     def __init__(self, lvlm: Lvlm, trace: Trace, clean: ProcessorOutput, radius: float, find: FindPixels):
         self._lvlm, self._clean, self._image, self._find = lvlm, clean, trace.positions("image"), find
         self._blurred = process(lvlm, processed_prompt(lvlm, trace).text, blur(trace.images, radius))["pixel_values"]
         self.replacements: Replacements = {}
+        self.together = not lvlm.family.pictures_mix
         self._pixels = self._clean["pixel_values"], self._blurred
         if lvlm.family.patch_embed:  # patches are embedded independently: once for all states, and then mixed
             embed = lvlm.family.patch_embed(lvlm.model)

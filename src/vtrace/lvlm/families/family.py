@@ -174,4 +174,5 @@ class Family:
     response_ones: tuple[str, ...] = ("attention_mask",)  # inputs that are 1, not 0, for response tokens
     tile: Callable[[ModelConfig], int] | None = None  # consecutive tokens that are encoded independently
     patch_embed: Callable[[PreTrainedModel], nn.Module] | None = None  # module that embeds pixels patch by patch
+    pictures_mix: bool = False  # whether pictures that are encoded together see each other
     probed: bool = False  # whether the places of its image tokens are found by probing

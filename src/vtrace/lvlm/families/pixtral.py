@@ -1,11 +1,11 @@
-"""Pixtral and Mistral 3: pictures keep their aspect ratio; tokens row-major, a break token after each row."""
+"""Pixtral and models after it: pictures keep their aspect ratio; tokens row-major, a break token after each row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid
+from .family import TESTED, Family, ModelConfig, PictureCells, ProcessorOutput, Size, grid, soft_capped
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,4 +48,12 @@ PIXTRAL = Family(
     cells=_cells,
     pixel_mask=_pixel_mask,
     fits=lambda config: config.vision_config.model_type == "pixtral",
+)
+MISTRAL_LARGE4 = Family(
+    name="Mistral Large 4",
+    model_types=("mistral_large4",),
+    status=TESTED,
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+    logits=soft_capped,
 )

@@ -1,4 +1,4 @@
-"""Qwen2-VL to Qwen3.5 and GLM-V: merged patches row-major over the resized picture, positions with several axes."""
+"""Qwen2-VL to Qwen3.5, GLM-V and others: merged patches row-major over the picture, positions with several axes."""
 
 from __future__ import annotations
 
@@ -139,4 +139,14 @@ PADDLEOCR_VL = Family(
     status=TESTED,
     cells=_cells,
     pixel_mask=lambda inputs, chosen, config: row_major_mask(inputs, chosen, config.vision_config.spatial_merge_size),
+)
+MINIMAX_M3 = Family(
+    name="MiniMax-M3",
+    model_types=("minimax_m3_vl",),
+    status=f"{TESTED}; pictures only; pictures of one question see each other in the vision tower; its processor needs "
+    "torchvision",
+    cells=_cells,
+    pixel_mask=_pixel_mask,
+    patch_embed=lambda model: model.model.vision_tower.embeddings,
+    pictures_mix=True,
 )

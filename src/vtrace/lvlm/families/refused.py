@@ -6,7 +6,6 @@ _CROSS = "pictures enter through cross-attention and have no positions in the se
 _ENCODER = "it has an encoder for its inputs and a decoder that reads them through cross-attention"
 _RESAMPLED = "its image tokens are queries over the whole picture, so no token corresponds to one place"
 _CODES = "pictures become discrete codes, which padding and blurring do not describe"
-_INDEXED = "its attention selects sources by a learned index, which the recomputed softmax would ignore"
 _STREAMS = "its layers keep several residual streams, so what attention adds is not what the next block reads"
 _TORCHVISION = "untested: its image processor needs torchvision"
 _OCR = "untested: it transcribes documents and writes its own prompt instead of answering questions"
@@ -35,8 +34,6 @@ REFUSED: dict[str, str] = {  # reasons by model type
     "chameleon": _CODES,
     "emu3": _CODES,
     "deepseek_ocr2": _RESAMPLED,
-    "minimax_m3_vl": _INDEXED,
-    "mistral_large4": _INDEXED,
     "gemma3n": _STREAMS,
     "glm5_next": _STREAMS,
     "qwen4_exp": _STREAMS,

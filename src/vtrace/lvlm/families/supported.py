@@ -22,8 +22,19 @@ from .molmo import MOLMO2, MOLMO2_O
 from .nemotron import NEMOTRON_OMNI
 from .padded_square import DEEPSEEK_VL
 from .paligemma import PALIGEMMA, PALIGEMMA2
-from .pixtral import PIXTRAL
-from .qwen_vl import ERNIE_VL, EXAONE, GLM_V, HYPERCLOVAX, PADDLEOCR_VL, QWEN2_VL, QWEN3_5, QWEN3_VL, VIDEO_LLAMA3
+from .pixtral import MISTRAL_LARGE4, PIXTRAL
+from .qwen_vl import (
+    ERNIE_VL,
+    EXAONE,
+    GLM_V,
+    HYPERCLOVAX,
+    MINIMAX_M3,
+    PADDLEOCR_VL,
+    QWEN2_VL,
+    QWEN3_5,
+    QWEN3_VL,
+    VIDEO_LLAMA3,
+)
 from .refused import OPEN, REFUSED
 from .text import TEXT_FAMILIES
 
@@ -31,7 +42,7 @@ FAMILIES = (
     QWEN3_VL, QWEN3_5, INTERNVL, QWEN2_VL, LLAVA, LLAVA_NEXT, LLAVA_ONEVISION, IDEFICS3, GEMMA3, GEMMA4, PALIGEMMA,
     PALIGEMMA2, PIXTRAL, GLM_V, ERNIE_VL, PADDLEOCR_VL, EXAONE, HYPERCLOVAX, VIDEO_LLAMA3, DEEPSEEK_VL, AYA_VISION,
     OVIS2, MINICPM, LLAMA4, COHERE2_VISION, GRANITE4_VISION, FAST_VLM, PERCEPTION_LM, KIMI, MOLMO2, MOLMO2_O,
-    LFM2_VL, NEMOTRON_OMNI, *TEXT_FAMILIES,
+    LFM2_VL, NEMOTRON_OMNI, MISTRAL_LARGE4, MINIMAX_M3, *TEXT_FAMILIES,
 )  # fmt: skip
 _TRY = "; or try --family auto, which finds out where its image tokens look"
 _NEWER = "newer than this version of VTrace, which does not describe it"

@@ -2,7 +2,7 @@
 
 A pattern is a row of signs along one axis of the picture, +1 and -1 for two inks and 0 for grey. Stripes of width 1/2,
 1/4, 1/8, … spell a position in binary. Two things beside make the code unambiguous for a feature that answers with
-either sign: the same stripes moved by part of their width, and one quarter of the picture at a time, on grey.
+either sign: the same stripes moved by part of their width, and one half or quarter of the picture at a time, on grey.
 
 What was found with these is tested with others: checkerboards, in which random stripes along both axes are multiplied.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-QUARTERS = 4
+ALONE = (2, 4)  # parts of the side, each of which is painted alone
 MOVES = (0.0, 0.25, 0.5, 0.75)  # of the width of a stripe
 CHECKERBOARDS = 24
 
@@ -27,12 +27,12 @@ class Patterns:
 
     @classmethod
     def of_levels(cls, levels: int) -> Patterns:
-        """Stripes of width 1/2 to 1/2^levels, each moved by quarters of its width, and quarters of the picture."""
+        """Stripes of width 1/2 to 1/2^levels, each moved by quarters of its width; halves and quarters alone."""
         steps = 2 ** (levels + 2)
         places = (np.arange(steps) + 0.5) / steps
         stripes = [places * 2**level + moved for level in range(1, levels + 1) for moved in MOVES]
         signs = [np.where(np.floor(stripe) % 2 == 1, 1.0, -1.0) for stripe in stripes]
-        signs += [np.where(np.floor(places * QUARTERS) == quarter, 1.0, 0.0) for quarter in range(QUARTERS)]
+        signs += [np.where(np.floor(places * count) == part, 1.0, 0.0) for count in ALONE for part in range(count)]
         return cls(np.stack(signs))
 
     @classmethod

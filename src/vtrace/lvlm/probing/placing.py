@@ -20,8 +20,6 @@ from .patterns import Patterns
 CLEAR = 0.95  # share of tokens with a cell of their own: no other number of rows is tried
 COMPLETE = 0.9  # below this, tokens do not fill any grid
 ENOUGH = 0.9  # of the best worth: a simpler grid is preferred if it has that much
-_SHIFTS = [step / 48 for step in range(1, 24)]  # how much of the picture a grid may leave out on either side
-_SHIFTED = 512  # tokens of a view, at most, for which cropped and padded pictures are considered
 
 
 class Bands(NamedTuple):
@@ -75,6 +73,10 @@ class Answers:
             self._known[bands] = self._choose(bands)
         return self._known[bands]
 
+    def fills(self, bands: Bands) -> bool:
+        """Whether every band is some token's."""
+        return len(np.unique(self.choose(bands).band)) == bands.number
+
     def _choose(self, bands: Bands) -> Choice:
         edges = bands.edges()
         codes = self.patterns.codes(edges[:-1], edges[1:])
@@ -91,19 +93,13 @@ class Answers:
         return Choice(band, best, np.clip(lead / np.maximum(1 - alike.max(1)[band], 1e-9), 0, 1))
 
 
-def _moved_rows(view: View) -> Iterator[View]:
-    return (view._replace(rows=bands) for bands in _moved(view.rows.number))
-
-
-def _moved_columns(view: View) -> Iterator[View]:
-    return (view._replace(columns=bands) for bands in _moved(view.columns.number))
-
-
-def _moved(number: int) -> Iterator[Bands]:
-    """Bands of a picture that was cropped, padded on both sides, or padded at its end."""
-    for shift in _SHIFTS:
-        for low, high in ((shift, 1 - shift), (-shift, 1 + shift), (0.0, 1 + 2 * shift)):
-            yield Bands(number, low, high)
+def _in_proportion(view: View, aspect: float) -> Iterator[View]:
+    """The same grid on a picture that keeps its proportions: as cells are square, it was padded or cropped along one
+    axis, on both sides or at its end."""
+    wider = view.columns.number / view.rows.number / aspect
+    for axis, length in (("columns", wider), ("rows", 1 / wider)):
+        for low in ((1 - length) / 2, 0.0):
+            yield view._replace(**{axis: Bands(getattr(view, axis).number, low, low + length)})
 
 
 @dataclass(frozen=True)
@@ -113,6 +109,7 @@ class Grids:
     down: Answers
     across: Answers
     most: int  # rows or columns
+    aspect: float  # the picture's width, relative to its height
 
     def find(self) -> list[View]:
         """One grid, or two that follow each other: tiles and a thumbnail, in either order. The simplest that does."""
@@ -169,20 +166,16 @@ class Grids:
                 yield View(tokens, Bands(rows), Bands(count // rows))
 
     def _settled(self, view: View) -> View:
-        """The same grid with the ends of an axis inside or outside the picture, as if it was cropped or padded, if that
-        is worth clearly more."""
-        if view.tokens.stop - view.tokens.start > _SHIFTED:
-            return view
-        for moved in (_moved_rows, _moved_columns):
-            best = self._best([other] for other in moved(view))
-            if self._worth([view]) < ENOUGH * self._worth(best):
-                (view,) = best
-        return view
+        """The same grid as if the picture was not stretched but padded or cropped, if that is worth clearly more."""
+        best = self._best([other] for other in _in_proportion(view, self.aspect))
+        return view if self._worth([view]) >= ENOUGH * self._worth(best) else best[0]
 
     def _loose(self, whole: slice) -> list[View]:
-        """The rows and columns that explain most, whatever their number: tokens may have been left out or merged."""
+        """The rows and columns that explain most, whatever their number: tokens may have been left out or merged, but
+        every row and column has some."""
+        every = [Bands(count) for count in range(1, self.most + 1)]
         rows, columns = (
-            max((Bands(count) for count in range(1, self.most + 1)), key=lambda b: axis.choose(b).explained.sum())
+            max((b for b in every if axis.fills(b)), key=lambda b: axis.choose(b).explained.sum())
             for axis in (self.down, self.across)
         )
         return [View(whole, rows, columns)]

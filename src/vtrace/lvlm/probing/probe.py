@@ -29,11 +29,20 @@ from .placing import Answers, Grids, Placed
 INKS = (((235, 200, 40), (30, 50, 190)), ((200, 40, 60), (60, 210, 200)))  # the second if the first finds too little
 GREY = 128
 CONFIDENT = 0.35  # median over tokens, below which nothing is believed
-SURE = 0.5  # from which the first inks suffice
 COVERED = 0.9  # share of tokens that have to stand on a cell of their own
-FORETOLD = 0.75  # share of tokens whose answers to checkerboards their cells have to predict
 SILENT = 1e-6  # of the median: a token that answers less shows nothing, such as the end of a row
 _LEVELS = 8  # stripes are never narrower than 1/256 of a side
+
+
+class _Limits(NamedTuple):
+    """What is demanded of a layout."""
+
+    sure: float  # median confidence from which the first inks suffice
+    foretold: float  # share of each view's tokens whose answers to checkerboards their cells have to predict
+
+
+_PLAIN = _Limits(0.5, 0.75)  # one grid over the whole picture
+_OTHER = _Limits(0.9, 0.9)  # anything else: of many layouts, one may fit by chance
 
 
 class _Heard(NamedTuple):
@@ -91,8 +100,9 @@ class Probe:
             live = loud > SILENT * np.median(loud)
             if not live.any():
                 raise _unchanged(count, size)
-            placed = place([ink.products[live] for ink in heard], course, min(count, 2**levels))
-            if believed(placed, SURE):
+            most, aspect = min(count, 2**levels), size.width / size.height
+            placed = place([ink.products[live] for ink in heard], course, most, aspect)
+            if believed(placed, _limits(placed).sure):
                 break
         if not believed(placed, CONFIDENT):
             raise _refusal(placed, size)
@@ -116,14 +126,16 @@ class Probe:
         return _Heard(products, products.trace(axis1=1, axis2=2))
 
 
-def place(heard: Sequence[Float64[np.ndarray, "tokens pictures pictures"]], course: Course, most: int) -> list[Placed]:
+def place(
+    heard: Sequence[Float64[np.ndarray, "tokens pictures pictures"]], course: Course, most: int, aspect: float
+) -> list[Placed]:
     """Every token, from what all inks say. A place that does not predict answers to checkerboards is not trusted."""
     down, across, _ = course.parts()
     rows, columns = (
         Answers(np.mean([_shares(products[:, part, part]) for products in heard], axis=0), course.patterns)
         for part in (down, across)
     )
-    placed = Grids(rows, columns, most).place()
+    placed = Grids(rows, columns, most, aspect).place()
     right = confirmed(np.mean([_shares(products) for products in heard], axis=0), course, placed)
     return [one if sure else one._replace(confidence=0.0) for one, sure in zip(placed, right, strict=True)]
 
@@ -153,7 +165,14 @@ def _painted(size: Size, signs: Int8[np.ndarray, "_ _"], inks: Any) -> Image.Ima
 
 
 def believed(placed: Sequence[Placed], confidence: float) -> bool:
-    return _covered(placed) >= COVERED and _foretold(placed) >= FORETOLD and _confidence(placed) >= confidence
+    foretold = _foretold(placed) >= _limits(placed).foretold
+    return foretold and _covered(placed) >= COVERED and _confidence(placed) >= confidence
+
+
+def _limits(placed: Sequence[Placed]) -> _Limits:
+    """A grid is plain if every token has the same share of the picture: it is alone, neither padded nor cropped."""
+    sizes = [(right - left) * (bottom - top) for left, top, right, bottom in (one.box for one in placed)]
+    return _PLAIN if all(math.isclose(size * len(placed), 1) for size in sizes) else _OTHER
 
 
 def _covered(placed: Sequence[Placed]) -> float:
@@ -161,7 +180,10 @@ def _covered(placed: Sequence[Placed]) -> float:
 
 
 def _foretold(placed: Sequence[Placed]) -> float:
-    return float(np.mean([one.confidence > 0 for one in placed])) if placed else 0.0
+    """Of the view with the fewest."""
+    right = [(one.view, one.confidence > 0) for one in placed]
+    views = {view for view, _ in right}
+    return min((float(np.mean([sure for own, sure in right if own == view])) for view in views), default=0.0)
 
 
 def _confidence(placed: Sequence[Placed]) -> float:
@@ -176,11 +198,12 @@ def _unchanged(tokens: int, size: Size) -> ModelError:
 
 
 def _refusal(placed: Sequence[Placed], size: Size) -> ModelError:
+    needed = _limits(placed).foretold
     return ModelError(
         f"probing did not find where the {len(placed)} image tokens of a picture of {size.width} by {size.height} "
         f"pixels look: they follow {_covered(placed):.0%} different places with a median confidence of "
         f"{_confidence(placed):.2f}, and {_foretold(placed):.0%} of the places predict further pictures (at least "
-        f"{COVERED:.0%}, {CONFIDENT} and {FORETOLD:.0%} are needed); choose a model that vtrace models lists"
+        f"{COVERED:.0%}, {CONFIDENT} and {needed:.0%} are needed); choose a model that vtrace models lists"
     )
 
 
