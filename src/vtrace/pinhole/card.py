@@ -20,8 +20,7 @@ from .low_rank import RANK
 from .recipe import Recipe
 from .smollm2 import NAME
 from .train import RECIPES
-from .train_smollm2 import STAGES
-from .train_smollm2 import Stage as JoinedStage
+from .train_smollm2 import STAGES, Lesson
 
 ABOUT = {
     "pinhole": """`Qwen3VLForConditionalGeneration`: 8 decoder layers of width 128, 4 query heads on 2 key/value heads of size 32, q/k-norm,
@@ -151,7 +150,7 @@ scenes are disjoint from dev and test by construction.
 {_accuracy(NAME, result, " It computes in bfloat16. Only boards of 4 x 4 and 4 x 3 cells are asked about: on others, tiles are no cells.")}"""
 
 
-def _tuned(stage: JoinedStage) -> str:
+def _tuned(stage: Lesson) -> str:
     parts = {"the changes": stage.rate.changes, "the tower": stage.rate.tower}
     return " and ".join(name for name, rate in parts.items() if rate)
 

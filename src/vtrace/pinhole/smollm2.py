@@ -39,7 +39,7 @@ from .low_rank import changes
 
 NAME = "pinhole-smollm2"
 TILE = 64  # pixels along a side, as a cell of the board
-TOKENS = 4  # of a tile
+TILE_TOKENS = 4  # of a tile
 _SIDE = TILE // TOKEN_PIXELS
 _PATCH = 8
 _VISION = dict(
@@ -102,7 +102,7 @@ class Parts:
             image_std=[0.5] * 3,
         )
         template = CHAT_TEMPLATE.replace("PICTURE", "<image>")
-        return Idefics3Processor(images, self.tokenizer, image_seq_len=TOKENS, chat_template=template)
+        return Idefics3Processor(images, self.tokenizer, image_seq_len=TILE_TOKENS, chat_template=template)
 
 
 class Tower(nn.Module):
@@ -138,11 +138,11 @@ def _channels(picture: Image.Image) -> Float[Tensor, "3 height width"]:
 def what_tokens_show(scene: Scene) -> Int[Tensor, "tokens 2"]:
     """Numbers of the colour and the shape that each image token shows. Tokens of the whole picture show too much at
     once, and count as nothing."""
-    shown = torch.tensor([[len(SHAPE_COLOURS), len(SHAPES)]]).repeat((scene.rows * scene.columns + 1) * TOKENS, 1)
+    shown = torch.tensor([[len(SHAPE_COLOURS), len(SHAPES)]]).repeat((scene.rows * scene.columns + 1) * TILE_TOKENS, 1)
     for thing in scene.things:
         tile = (thing.row - 1) * scene.columns + thing.column - 1
         place = int(thing.y) // TOKEN_PIXELS % _SIDE * _SIDE + int(thing.x) // TOKEN_PIXELS % _SIDE
-        shown[tile * TOKENS + place] = torch.tensor(
+        shown[tile * TILE_TOKENS + place] = torch.tensor(
             [list(SHAPE_COLOURS).index(thing.colour), SHAPES.index(thing.shape)]
         )
     return shown
@@ -150,11 +150,10 @@ def what_tokens_show(scene: Scene) -> Int[Tensor, "tokens 2"]:
 
 def prompt_beginning(rows: int, columns: int) -> str:
     """The text up to the end of the picture, as template and processor write it."""
-    tiles = "".join(
-        "".join(f"<fake_token_around_image><row_{r}_col_{c}>{'<image>' * TOKENS}" for c in range(1, columns + 1)) + "\n"
-        for r in range(1, rows + 1)
-    )
-    whole = f"\n<fake_token_around_image><global-img>{'<image>' * TOKENS}<fake_token_around_image>"
+    mark, tokens = "<fake_token_around_image>", "<image>" * TILE_TOKENS
+    cells = [[f"{mark}<row_{r}_col_{c}>{tokens}" for c in range(1, columns + 1)] for r in range(1, rows + 1)]
+    tiles = "".join("".join(row) + "\n" for row in cells)
+    whole = f"\n{mark}<global-img>{tokens}{mark}"
     return f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n{tiles}{whole}"
 
 

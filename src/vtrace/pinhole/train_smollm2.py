@@ -37,7 +37,7 @@ FINDING = dict.fromkeys(TASKS, 0.0) | {"where": 5.0, "at": 1.0, "colour_read": 1
 COUNTING = {"exist": 2.0, "count": 1.5, "compare": 1.5}
 NOISE = 0.15  # of the length of an ideal token: the tower will not be perfect
 RANDOM_WORDS = 2048  # of the vocabulary, in the softmax of a step beside the words of Shapes
-SAVE_EVERY = 50
+_SAVE_EVERY = 50
 
 
 class Rate(NamedTuple):
@@ -47,7 +47,7 @@ class Rate(NamedTuple):
     tower: float = 0.0
 
 
-class Stage(NamedTuple):
+class Lesson(NamedTuple):
     """One stage of training."""
 
     name: str
@@ -60,10 +60,10 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage("find", 150, Rate(6e-4), FINDING, pictures=False),
-    Stage("reason", 150, Rate(6e-4), COUNTING, pictures=False),
-    Stage("see", 580, Rate(0.0, 2e-3), {}, pictures=True, images=16, per_image=0),
-    Stage("join", 100, Rate(4e-4, 1e-4), COUNTING, pictures=True),
+    Lesson("find", 150, Rate(6e-4), FINDING, pictures=False),
+    Lesson("reason", 150, Rate(6e-4), COUNTING, pictures=False),
+    Lesson("see", 580, Rate(0.0, 2e-3), {}, pictures=True, images=16, per_image=0),
+    Lesson("join", 100, Rate(4e-4, 1e-4), COUNTING, pictures=True),
 )
 
 
@@ -87,7 +87,7 @@ class Student(nn.Module):
     def changes(self) -> list[nn.Parameter]:
         return [p for module in self.decoder.modules() if isinstance(module, LowRank) for p in module.parameters()]
 
-    def loss(self, stage: Stage, seed: str) -> Loss:
+    def loss(self, stage: Lesson, seed: str) -> Loss:
         rng = random.Random(seed)
         if not stage.per_image:
             scenes = training_scenes(rng, stage.images, OBJECTS, TILED)
@@ -160,7 +160,7 @@ class _Group(NamedTuple):
     peak: float
 
 
-def _optimisers(student: Student, stage: Stage) -> list[_Group]:
+def _optimisers(student: Student, stage: Lesson) -> list[_Group]:
     found = []
     if stage.rate.changes:
         found.append(
@@ -183,7 +183,7 @@ def _share_of_peak(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / 20) * (0.05 + 0.475 * (1 + math.cos(math.pi * late)))
 
 
-def run_stage(student: Student, stage: Stage, work: Path, log: Callable[..., None]) -> None:
+def run_lesson(student: Student, stage: Lesson, work: Path, log: Callable[..., None]) -> None:
     """Train one stage, from its last checkpoint if there is one."""
     groups, checkpoint = _optimisers(student, stage), work / f"{stage.name}.pt"
     trained = {"changes": student.changes, "tower": list(student.tower.parameters())}
@@ -213,7 +213,7 @@ def run_stage(student: Student, stage: Stage, work: Path, log: Callable[..., Non
         if step % 10 == 0:
             facts = {name: round(value, 4) for name, value in loss.facts.items()}
             log(stage=stage.name, step=step, minutes=round((time.monotonic() - began) / 60, 2), **facts)
-        if step % SAVE_EVERY == 0 or step == stage.steps:
+        if step % _SAVE_EVERY == 0 or step == stage.steps:
             kept = {name: [p.detach() for p in parameters] for name, parameters in trained.items()}
             states = [group.optimiser.state_dict() for group in groups]
             torch.save({"step": step, "optimisers": states, **kept}, checkpoint.with_suffix(".tmp"))
@@ -241,7 +241,7 @@ def main() -> None:
     names = [stage.name for stage in STAGES]
     last = names.index(args.until) + 1 if args.until else len(STAGES)
     for stage in islice(STAGES, last):
-        run_stage(student, stage, args.work, log)
+        run_lesson(student, stage, args.work, log)
     if last == len(STAGES):
         save_trained(parts, student.tower, args.out)
         (args.out / "training-log.jsonl").write_bytes((args.work / "log.jsonl").read_bytes())

@@ -99,7 +99,8 @@ def _in_proportion(view: View, aspect: float) -> Iterator[View]:
     wider = view.columns.number / view.rows.number / aspect
     for axis, length in (("columns", wider), ("rows", 1 / wider)):
         for low in ((1 - length) / 2, 0.0):
-            yield view._replace(**{axis: Bands(getattr(view, axis).number, low, low + length)})
+            bands = Bands(getattr(view, axis).number, low, low + length)
+            yield view._replace(columns=bands) if axis == "columns" else view._replace(rows=bands)
 
 
 @dataclass(frozen=True)
