@@ -143,8 +143,8 @@ are trained together.
 |---|---|---|---|---|---|
 {stages}
 
-These are the steps of the shipped weights. Their first two stages were run in several parts, with changed learning rates
-and mixes of tasks, while the program was being written; a run from scratch has not been made. Training
+These are the steps of the shipped weights. Their first two stages were run in several parts, with changed prompts, learning
+rates and mixes of tasks, while the program was being written; a run from scratch has not been made. Training
 scenes are disjoint from dev and test by construction.
 
 {_accuracy(NAME, result, " It computes in bfloat16. Only boards of 4 x 4 and 4 x 3 cells are asked about: on others, tiles are no cells.")}"""
@@ -166,12 +166,12 @@ def main() -> None:
     result = measure_accuracy(
         lvlm.model, lvlm.processor, "test", args.per_task, progress=show_progress, world=world_of(args.model)
     )
+    write_atomically(folder / "accuracy.json", lambda file: file.write_text(json.dumps(result, indent=1) + "\n"))
     log = [json.loads(line) for line in (folder / "training-log.jsonl").read_text().splitlines()]
     if joined:
         text = joined_card(result, log, size_of(lvlm), trained_parameters(folder))
     else:
         text = card(RECIPES[args.model], result, log, size_of(lvlm))
-    write_atomically(folder / "accuracy.json", lambda file: file.write_text(json.dumps(result, indent=1) + "\n"))
     write_atomically(folder / "README.md", lambda file: file.write_text(text))
     print(f"wrote {folder / 'README.md'}: mean accuracy {result['mean']:.3f}")
 
