@@ -244,10 +244,12 @@ def _eager(
             positions = torch.arange(length, device=query.device)
             mask = (positions <= positions[rows, None])[None, None]
         else:
-            mask = for_heads(seen[:, :, rows], query.shape[1])
+            mask = seen[:, :, rows]
         if mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
-        parts.append(own(module, query[:, :, rows], key, value, mask, scaling=scale, **kwargs)[0])
+        parts.append(
+            own(module, query[:, :, rows], key, value, for_heads(mask, query.shape[1]), scaling=scale, **kwargs)[0]
+        )
     return torch.cat(parts, dim=1)
 
 

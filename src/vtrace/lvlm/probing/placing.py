@@ -97,10 +97,12 @@ class Answers:
 def _in_proportion(view: View, aspect: float) -> Iterator[View]:
     """The same grid on a picture that keeps its proportions: as cells are square, it was padded or cropped along one
     axis, on both sides or at its end."""
-    wider = view.columns.number / view.rows.number / aspect
-    for axis, length in (("columns", wider), ("rows", 1 / wider)):
-        for low in ((1 - length) / 2, 0.0):
-            yield view._replace(**{axis: Bands(getattr(view, axis).number, low, low + length)})
+    rows, columns = view.rows.number, view.columns.number
+    width = columns / rows / aspect  # of the grid along one axis if the picture fills the other
+    for low in ((1 - width) / 2, 0.0):
+        yield view._replace(columns=Bands(columns, low, low + width))
+    for low in ((1 - 1 / width) / 2, 0.0):
+        yield view._replace(rows=Bands(rows, low, low + 1 / width))
 
 
 def _rounded_up(view: View, aspect: float) -> Iterator[View]:
