@@ -26,7 +26,7 @@ from vtrace.tracing.prompt import encode_trace
 QUESTION, RESPONSE = "Where is the red star?", "It is there.\nFinal answer: there"
 SIZES = {"pinhole": (256, 256), "pinhole-internvl": (320, 200)}
 DECODER_REFUSED = ("gemma4", "paligemma", "paligemma2")  # before a picture is probed; see below
-MOVED = ("aya_vision", "llama4", "fast_vlm")  # random attention or convolutions move features from their place
+MOVED = ("aya_vision", "llama4", "fast_vlm", "ovis2")  # random attention or convolutions move features from their place
 LAYERED = "granite4_vision"  # pictures enter beside the embeddings
 FOUND = [name for name in families.BUILDERS if name not in (*MOVED, LAYERED)]
 FEW = ("glm4v_moe", "qwen2_vl", "qwen3_vl", "ernie4_5_vl_moe", "lighton_ocr")  # families with few tokens here

@@ -237,7 +237,7 @@ def _eager(
 ) -> Tensor:
     """The eager attention of the model's own file, for a few receivers at a time, so that no whole map is kept."""
     own = sys.modules[type(module).__module__].eager_attention_forward
-    length, parts, seen = query.shape[2], [], for_heads(seen, query.shape[1])
+    length, parts = query.shape[2], []
     for start in range(0, length, _RECEIVERS):
         rows = slice(start, min(start + _RECEIVERS, length))
         if seen is None:
@@ -247,7 +247,9 @@ def _eager(
             mask = seen[:, :, rows]
         if mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
-        parts.append(own(module, query[:, :, rows], key, value, mask, scaling=scale, **kwargs)[0])
+        parts.append(
+            own(module, query[:, :, rows], key, value, for_heads(mask, query.shape[1]), scaling=scale, **kwargs)[0]
+        )
     return torch.cat(parts, dim=1)
 
 

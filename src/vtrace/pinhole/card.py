@@ -147,7 +147,7 @@ These are the steps of the shipped weights. Their first two stages were run in s
 rates and mixes of tasks, while the program was being written; a run from scratch has not been made. Training
 scenes are disjoint from dev and test by construction.
 
-{_accuracy(NAME, result, " It computes in bfloat16. Only boards of 4 x 4 and 4 x 3 cells are asked about: on others, tiles are no cells.")}"""
+{_accuracy(NAME, result, f" Add `--per-task {result['per_task']}`. It computes in bfloat16. Only boards of 4 x 4 and 4 x 3 cells are asked about: on others, tiles are no cells.")}"""
 
 
 def _tuned(stage: Lesson) -> str:

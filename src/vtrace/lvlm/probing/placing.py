@@ -15,11 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int
 
-from .patterns import Patterns
+from .patterns import ALONE, Patterns
 
 CLEAR = 0.95  # share of tokens with a cell of their own: no other number of rows is tried
 COMPLETE = 0.9  # below this, tokens do not fill any grid
 ENOUGH = 0.9  # of the best worth: a simpler grid is preferred if it has that much
+_PARTS = [part / 8 for part in range(1, 8)]  # of a cell
 
 
 class Bands(NamedTuple):
@@ -96,11 +97,22 @@ class Answers:
 def _in_proportion(view: View, aspect: float) -> Iterator[View]:
     """The same grid on a picture that keeps its proportions: as cells are square, it was padded or cropped along one
     axis, on both sides or at its end."""
-    wider = view.columns.number / view.rows.number / aspect
-    for axis, length in (("columns", wider), ("rows", 1 / wider)):
-        for low in ((1 - length) / 2, 0.0):
-            bands = Bands(getattr(view, axis).number, low, low + length)
-            yield view._replace(columns=bands) if axis == "columns" else view._replace(rows=bands)
+    rows, columns = view.rows.number, view.columns.number
+    width = columns / rows / aspect  # of the grid along one axis if the picture fills the other
+    for low in ((1 - width) / 2, 0.0):
+        yield view._replace(columns=Bands(columns, low, low + width))
+    for low in ((1 - 1 / width) / 2, 0.0):
+        yield view._replace(rows=Bands(rows, low, low + 1 / width))
+
+
+def _rounded_up(view: View, aspect: float) -> Iterator[View]:
+    """The same grid on a picture that keeps its proportions and was padded at both ends, to whole cells. Bands that are
+    wider than a painted quarter do not show where they end."""
+    rows, columns = view.rows.number, view.columns.number
+    least, most = max(columns - 1, (rows - 1) * aspect), min(columns, rows * aspect)  # cells that its width can fill
+    for part in _PARTS if least < most and min(rows, columns) >= max(ALONE) else ():
+        width = least + part * (most - least)
+        yield View(view.tokens, Bands(rows, 0.0, rows * aspect / width), Bands(columns, 0.0, columns / width))
 
 
 @dataclass(frozen=True)
@@ -168,8 +180,11 @@ class Grids:
 
     def _settled(self, view: View) -> View:
         """The same grid as if the picture was not stretched but padded or cropped, if that is worth clearly more."""
-        best = self._best([other] for other in _in_proportion(view, self.aspect))
-        return view if self._worth([view]) >= ENOUGH * self._worth(best) else best[0]
+        for others in (_in_proportion, _rounded_up):
+            best = self._best([other] for other in others(view, self.aspect))
+            if self._worth([view]) < ENOUGH * self._worth(best):
+                (view,) = best
+        return view
 
     def _loose(self, whole: slice) -> list[View]:
         """The rows and columns that explain most, whatever their number: tokens may have been left out or merged, but
