@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
+from rich.style import Style
 
 from vtrace.credit.picture import (
     MOST_LINES,
@@ -23,6 +24,13 @@ from vtrace.credit.picture import (
 from vtrace.credit.weight_rows import WeightRow
 from vtrace.credit.weights import RULES, UNASSIGNED, weights
 from vtrace.system.text_colours import FAINT
+
+
+@pytest.fixture(autouse=True)
+def fresh_styles() -> None:
+    """rich remembers a style as it was first printed, which another test may have done for a terminal of fewer colours."""
+    Style._add.cache_clear()
+    Style.parse.cache_clear()
 
 
 def row(rule="top", status="assigned", scores=(0.0, 4.0, -1.0, 1.0, None), **changes) -> WeightRow:
