@@ -28,7 +28,7 @@ from vtrace.system.text_colours import FAINT
 
 @pytest.fixture(autouse=True)
 def fresh_styles() -> None:
-    """rich remembers a style as it was first printed, which another test may have done for a terminal of fewer colours."""
+    """rich remembers a style as it was first printed, perhaps by another test, for a terminal of fewer colours."""
     Style._add.cache_clear()
     Style.parse.cache_clear()
 
