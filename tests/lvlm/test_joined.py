@@ -77,3 +77,10 @@ def test_a_change_that_does_not_fit_leaves_nothing(shipped, tmp_path):
     with pytest.raises(ModelError, match="cannot build pinhole-smollm2 from smollm2: "):
         built_checkpoint("pinhole-smollm2")
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_a_damaged_part_leaves_nothing(shipped, tmp_path):
+    (shipped / TRAINED).write_bytes(b"not weights")
+    with pytest.raises(ModelError, match="cannot build pinhole-smollm2 from smollm2: "):
+        built_checkpoint("pinhole-smollm2")
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]

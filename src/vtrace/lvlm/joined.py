@@ -61,9 +61,11 @@ def built_checkpoint(name: str) -> Path:
     base = packaged_checkpoint(model.base)
 
     def fill(scratch: Path, checkpoint: Path) -> None:
+        from safetensors import SafetensorError
+
         try:
             _join(model, base, checkpoint)
-        except (RuntimeError, ValueError, KeyError) as error:
+        except (RuntimeError, ValueError, KeyError, SafetensorError) as error:
             raise ModelError(f"cannot build {name} from {model.base}: {first_line(error)}") from error
 
     return built_once(name, built_folder(name), model.room, PACKAGED[model.base].requirement, fill)
